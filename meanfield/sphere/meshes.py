@@ -1,0 +1,402 @@
+"""Meshes: a Space whose points are the centres of cells that cover S^1 or S^2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meanfield.errors import MeshError
+from meanfield.sphere.connectivity import FILL, Edges, build_edges, next_corners
+from meanfield.sphere.geometry import (
+    angles,
+    directions,
+    distance,
+    normalize,
+    tangential,
+    triangle_areas,
+    unit_points,
+)
+from meanfield.sphere.spaces import Space
+
+ORTHOGONALITY = 1e-6  # largest sine between an edge and the perpendicular of the centres' arc
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mesh(Space):
+    """Cells on S^1 (arcs) or S^2 (convex spherical polygons), and the edges between them.
+
+    Made by `circle`, `icosphere`, `Mesh.from_cells` or `read_mesh`. A Mesh is a `Space`:
+    ``points`` are the cell centres and ``weights`` the areas as fractions of the sphere.
+
+    Attributes
+    ----------
+    nodes : ndarray, shape (nodes, n)
+        Corners of the cells.
+    cell_nodes : ndarray of int, shape (cells, k)
+        Corners of each cell, counter-clockwise from outside, filled up with -1.
+    areas : ndarray, shape (cells,)
+        Steradians on S^2, radians on S^1.
+    centroids : ndarray, shape (cells, n)
+        Centres of mass, projected to the sphere.
+    edge_cells : ndarray of int, shape (e, 2)
+        The two cells of each edge.
+    edge_slots : ndarray of int, shape (e, 2)
+        Where the edge stands in ``cell_nodes.ravel()``, seen from either cell.
+    edge_nodes : ndarray of int, shape (e, 2) on S^2, (e, 1) on S^1
+    edge_lengths, edge_distances : ndarray, shape (e,)
+        Length of the edge (1 on S^1) and geodesic distance of the two centres.
+    edge_midpoints, edge_normals : ndarray, shape (e, n)
+        Midpoint of the edge and the unit tangent there that points from the first cell to
+        the second, perpendicular to the edge.
+    orthogonal : bool
+        Whether every edge is perpendicular to the arc between its two centres, so that a
+        difference of two cell values is a consistent normal derivative.
+
+    Examples
+    --------
+    >>> mesh = circle(8)
+    >>> mesh.n_cells, mesh.edge_cells[0].tolist(), mesh.orthogonal
+    (8, [0, 1], True)
+    """
+
+    nodes: np.ndarray = None
+    cell_nodes: np.ndarray = None
+    areas: np.ndarray = None
+    centroids: np.ndarray = None
+    edge_cells: np.ndarray = None
+    edge_slots: np.ndarray = None
+    edge_nodes: np.ndarray = None
+    edge_lengths: np.ndarray = None
+    edge_distances: np.ndarray = None
+    edge_midpoints: np.ndarray = None
+    edge_normals: np.ndarray = None
+    orthogonal: bool = True
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells."""
+        return len(self.points)
+
+    @property
+    def cell_size(self) -> float:
+        """The mean distance h of neighbouring centres."""
+        return float(self.edge_distances.mean())
+
+    @classmethod
+    def from_cells(cls, nodes, cell_nodes, points=None, name="cells") -> Mesh:
+        """Build a mesh of S^2 from the corners of its cells, and check it.
+
+        Parameters
+        ----------
+        nodes : array_like, shape (nodes, 3)
+            Unit vectors.
+        cell_nodes : array_like of int, shape (cells, k)
+            Corners of each convex cell, counter-clockwise from outside; rows with fewer
+            corners are filled up with -1.
+        points : array_like, shape (cells, 3), optional
+            The cell centres, e.g. the generators of a Voronoi mesh. By default the
+            circumcentres if all cells are triangles and their circumcentres lie in order,
+            else the centroids.
+        name : str, optional
+
+        Returns
+        -------
+        Mesh
+
+        Raises
+        ------
+        MeshError
+            If the surface is open, not oriented, inside-out, covers the sphere more than
+            once, has duplicate or unused nodes, or a cell is not convex.
+        PointsError
+            If a node is off the sphere.
+
+        Examples
+        --------
+        >>> corners = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / 3**0.5
+        >>> mesh = Mesh.from_cells(corners, [[0, 1, 2], [0, 3, 1], [1, 3, 2], [2, 3, 0]])
+        >>> mesh.n_cells, mesh.orthogonal
+        (4, True)
+        """
+        nodes = unit_points(nodes)
+        cell_nodes = _checked_cells(nodes, cell_nodes)
+        edges = build_edges(cell_nodes)
+        _check_convex(nodes, cell_nodes)
+        return polygon_mesh(nodes, cell_nodes, edges, points, name)
+
+
+def circle(cells: int) -> Mesh:
+    """Equal arcs on S^1 around the points ``theta_i = 2 pi i / cells``.
+
+    Parameters
+    ----------
+    cells : int, >= 3
+
+    Returns
+    -------
+    Mesh
+
+    Raises
+    ------
+    MeshError
+        If there are fewer than three cells.
+
+    Examples
+    --------
+    >>> float(circle(4).areas.sum()) == 2 * np.pi
+    True
+    """
+    if int(cells) != cells or cells < 3:
+        raise MeshError(f"circle needs a whole number of cells >= 3, got {cells}")
+    cells = int(cells)
+    number = np.arange(cells)
+    step = 2 * np.pi / cells
+    points = directions(step * number)
+    nodes = directions(step * (number - 0.5))
+    following = np.roll(number, -1)
+    midpoints = nodes[following]
+    return Mesh(
+        points=points,
+        weights=np.ones(cells),
+        name=f"circle:{cells}",
+        nodes=nodes,
+        cell_nodes=np.stack([number, following], axis=1).astype(np.int32),
+        areas=np.full(cells, step),
+        centroids=points,
+        edge_cells=np.stack([number, following], axis=1).astype(np.int32),
+        # Corner 0 of a cell is its lower end, corner 1 its upper end.
+        edge_slots=np.stack([2 * number + 1, 2 * following], axis=1),
+        edge_nodes=following[:, None].astype(np.int32),
+        edge_lengths=np.ones(cells),
+        edge_distances=np.full(cells, step),
+        edge_midpoints=midpoints,
+        edge_normals=np.stack([-midpoints[:, 1], midpoints[:, 0]], axis=1),
+    )
+
+
+def polygon_mesh(nodes, cell_nodes, edges: Edges, points, name: str) -> Mesh:
+    """Measure the cells and edges of a polygonal mesh that is known to be valid.
+
+    Parameters
+    ----------
+    nodes : ndarray, shape (nodes, 3)
+    cell_nodes : ndarray of int, shape (cells, k)
+    edges : Edges
+        Of ``cell_nodes``.
+    points : ndarray, shape (cells, 3), or None
+        Cell centres; chosen as in `Mesh.from_cells` when None.
+    name : str
+
+    Returns
+    -------
+    Mesh
+    """
+    moments = cell_moments(nodes, cell_nodes, edges)
+    centroids = normalize(moments)
+    areas = polygon_areas(nodes, cell_nodes, centroids)
+    if points is None:
+        points = _default_centres(nodes, cell_nodes, edges, centroids)
+    points = unit_points(points)
+    if points.shape != centroids.shape:
+        raise MeshError(f"points must have shape {centroids.shape}, got {points.shape}")
+    start, end = nodes[edges.nodes[:, 0]], nodes[edges.nodes[:, 1]]
+    midpoints = normalize(start + end)
+    # Left of the edge lies the first cell, so the normal to the right leads to the second.
+    normals = normalize(np.cross(end - start, midpoints))
+    first, second = points[edges.cells[:, 0]], points[edges.cells[:, 1]]
+    return Mesh(
+        points=points,
+        weights=areas,
+        name=name,
+        nodes=nodes,
+        cell_nodes=cell_nodes,
+        areas=areas,
+        centroids=centroids,
+        edge_cells=edges.cells,
+        edge_slots=edges.slots,
+        edge_nodes=edges.nodes,
+        edge_lengths=distance(start, end),
+        edge_distances=distance(first, second),
+        edge_midpoints=midpoints,
+        edge_normals=normals,
+        orthogonal=_is_orthogonal(first, second, midpoints, normals),
+    )
+
+
+def polygon_areas(nodes, cell_nodes, centres) -> np.ndarray:
+    """Exact areas of spherical polygons, as fans of triangles around the centres.
+
+    Parameters
+    ----------
+    nodes : ndarray, shape (nodes, 3)
+    cell_nodes : ndarray of int, shape (cells, k)
+    centres : ndarray, shape (cells, 3)
+        A point inside each cell.
+
+    Returns
+    -------
+    ndarray, shape (cells,), steradians
+    """
+    following = next_corners(cell_nodes)
+    areas = np.zeros(len(cell_nodes))
+    for here, there in zip(cell_nodes.T, following.T, strict=True):
+        used = here != FILL
+        fan = triangle_areas(centres, nodes[here], nodes[there])
+        areas += np.where(used, fan, 0.0)
+    return areas
+
+
+def cell_moments(nodes, cell_nodes, edges: Edges) -> np.ndarray:
+    """First moments ``int_cell x dsigma`` of spherical polygons, exactly.
+
+    By Stokes' theorem the moment is half the sum over the edges of arc length times the unit
+    normal of the arc's plane.
+
+    Returns
+    -------
+    ndarray, shape (cells, 3)
+    """
+    start, end = nodes[edges.nodes[:, 0]], nodes[edges.nodes[:, 1]]
+    normal = np.cross(start, end - start)
+    length = np.linalg.norm(normal, axis=1)
+    angle = distance(start, end)
+    ratio = np.divide(angle, 2 * length, out=np.full_like(angle, 0.5), where=length > 0)
+    return edge_sums(normal * ratio[:, None], edges.cells, len(cell_nodes))
+
+
+def edge_sums(values, edge_cells, n_cells: int) -> np.ndarray:
+    """Add edge vectors to the first cell of each edge and subtract them from the second.
+
+    Parameters
+    ----------
+    values : ndarray, shape (e, k)
+    edge_cells : ndarray of int, shape (e, 2)
+    n_cells : int
+
+    Returns
+    -------
+    ndarray, shape (n_cells, k)
+    """
+    columns = [
+        np.bincount(edge_cells[:, 0], column, n_cells)
+        - np.bincount(edge_cells[:, 1], column, n_cells)
+        for column in values.T
+    ]
+    return np.stack(columns, axis=1)
+
+
+def circumcentres(a, b, c) -> np.ndarray:
+    """The points at equal distance from three points each, on their outer side.
+
+    Parameters
+    ----------
+    a, b, c : ndarray, shape (t, 3)
+        Counter-clockwise from outside.
+
+    Returns
+    -------
+    ndarray, shape (t, 3)
+    """
+    return normalize(np.cross(b - a, c - a))
+
+
+def _default_centres(nodes, cell_nodes, edges, centroids) -> np.ndarray:
+    """Circumcentres of triangles where they give an orthogonal mesh, else the centroids."""
+    if cell_nodes.shape[1] != 3:
+        return centroids
+    centres = circumcentres(*(nodes[corner] for corner in cell_nodes.T))
+    start, end = nodes[edges.nodes[:, 0]], nodes[edges.nodes[:, 1]]
+    across = centres[edges.cells[:, 1]] - centres[edges.cells[:, 0]]
+    in_order = np.sum(across * np.cross(end - start, start + end), axis=1) > 0
+    return centres if in_order.all() else centroids
+
+
+def _is_orthogonal(first, second, midpoints, normals) -> bool:
+    """Whether the arcs between the centres run along the edge normals."""
+    arc = second - first
+    along = np.abs(np.sum(arc * np.cross(midpoints, normals), axis=1))
+    across = np.sum(arc * normals, axis=1)
+    return bool((across > 0).all() and (along <= ORTHOGONALITY * across).all())
+
+
+def _checked_cells(nodes, cell_nodes) -> np.ndarray:
+    """Node numbers in range, at least three a cell, none twice, all used, none coinciding."""
+    cells = np.asarray(cell_nodes)
+    if cells.ndim != 2 or cells.shape[1] < 3 or len(cells) < 4:
+        raise MeshError(
+            f"cell_nodes must have shape (cells >= 4, corners >= 3), got {cells.shape}"
+        )
+    if not np.issubdtype(cells.dtype, np.integer):
+        if not (np.isfinite(cells).all() and (cells == np.floor(cells)).all()):
+            raise MeshError("cell_nodes must be whole numbers, -1 where a cell has no corner")
+    if nodes.shape[1] != 3:
+        raise MeshError(f"cells live on S^2: nodes must have shape (nodes, 3), got {nodes.shape}")
+    cells = cells.astype(np.int32)
+    used = cells != FILL
+    if cells[used].min() < 0 or cells.max() >= len(nodes):
+        raise MeshError(f"cell_nodes must be -1 or in 0 ... {len(nodes) - 1} (numbers start at 0)")
+    if not (used[:, :3].all() and (used[:, 1:] <= used[:, :-1]).all()):
+        raise MeshError("each cell needs three corners or more, with -1 only at the end of a row")
+    ordered = np.sort(np.where(used, cells, -1 - np.arange(cells.shape[1])), axis=1)
+    repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    if repeated.any():
+        raise MeshError(f"cell {int(repeated.argmax())} has the same corner twice")
+    _check_nodes(nodes, cells[used])
+    return cells
+
+
+def _check_nodes(nodes, used) -> None:
+    """Every node is used and no two coincide."""
+    idle = np.bincount(used, minlength=len(nodes)) == 0
+    if idle.any():
+        raise MeshError(f"node {int(idle.argmax())} belongs to no cell: remove unused nodes")
+    keys = np.round(nodes * 1e10).astype(np.int64)
+    order = np.lexsort(keys.T)
+    equal = (keys[order][1:] == keys[order][:-1]).all(axis=1)
+    if equal.any():
+        a, b = sorted(order[int(equal.argmax()) :][:2].tolist())
+        raise MeshError(f"nodes {a} and {b} are at the same place: merge duplicate nodes")
+
+
+def _check_convex(nodes, cell_nodes) -> None:
+    """Every corner turns left, and the whole covers the sphere once."""
+    following = next_corners(cell_nodes)
+    after = np.take_along_axis(
+        np.concatenate([following, following[:, :1]], axis=1),
+        np.where(np.roll(cell_nodes == FILL, -1, axis=1) | _last(cell_nodes), 0,
+                 np.arange(1, cell_nodes.shape[1] + 1)),
+        axis=1,
+    )  # fmt: skip
+    corners = cell_nodes != FILL
+    a, b, c = nodes[cell_nodes], nodes[following], nodes[after]
+    turn = np.where(corners, np.sum(a * np.cross(b - a, c - a), axis=2), 1.0)
+    if (turn < 0).mean() > 0.5 * corners.mean():
+        raise MeshError("the cells are inside-out: order corners counter-clockwise from outside")
+    if (turn <= 0).any():
+        cell = int((turn <= 0).any(axis=1).argmax())
+        raise MeshError(f"cell {cell} is not convex (or two of its edges are in line)")
+    centres = normalize(np.where(corners[..., None], a, 0.0).sum(axis=1))
+    total = polygon_areas(nodes, cell_nodes, centres).sum()
+    if abs(total - 4 * np.pi) > 1e-6:
+        raise MeshError(
+            f"the cells cover {total / (4 * np.pi):.6g} times the sphere, not once: "
+            "cells overlap or are missing"
+        )
+
+
+def _last(cell_nodes) -> np.ndarray:
+    """Marks the last corner of every cell."""
+    last = (cell_nodes != FILL).sum(axis=1) - 1
+    return np.arange(cell_nodes.shape[1]) == last[:, None]
+
+
+def theta(mesh: Mesh) -> np.ndarray:
+    """The angles of the cell centres of a mesh of S^1, in [0, 2 pi).
+
+    Examples
+    --------
+    >>> theta(circle(4)).tolist() == [0.0, np.pi / 2, np.pi, 3 * np.pi / 2]
+    True
+    """
+    return angles(mesh.points)
