@@ -1,0 +1,47 @@
+"""meanfield: the mean-field equation of self-attention on the unit sphere.
+
+Densities on S^1 and S^2 evolve under ``d_t mu + div(mu v[mu]) = 0`` with the attention velocity
+``v(x) = P_x int exp(x.Dy) V y dmu(y) / int exp(x.Dy) dmu(y)``; results are xarray datasets.
+
+Examples
+--------
+>>> import meanfield as mf
+>>> model = mf.SelfAttention([1.0, 2.0], sign=-1)
+>>> run = mf.evolve(mf.circle(64), model, mf.von_mises_fisher([1, 1], 2.0), t_end=0.5)
+>>> round(float(run.energy[-1]), 2)
+1.53
+"""
+
+from meanfield import errors
+from meanfield.dynamics.evolution import Evolution, UnresolvedWarning, evolve
+from meanfield.measures import Measure
+from meanfield.model.attention import SelfAttention
+from meanfield.model.densities import from_points, mixture, uniform, von_mises_fisher
+from meanfield.model.interaction import Interaction
+from meanfield.sphere.icosphere import icosphere
+from meanfield.sphere.meshes import Mesh, circle
+from meanfield.sphere.quadrature import cell_averages
+from meanfield.sphere.spaces import Space, lebedev, product_sphere
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Evolution",
+    "Interaction",
+    "Measure",
+    "Mesh",
+    "SelfAttention",
+    "Space",
+    "UnresolvedWarning",
+    "cell_averages",
+    "circle",
+    "errors",
+    "evolve",
+    "from_points",
+    "icosphere",
+    "lebedev",
+    "mixture",
+    "product_sphere",
+    "uniform",
+    "von_mises_fisher",
+]

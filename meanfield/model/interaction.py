@@ -188,11 +188,11 @@ class BoundInteraction:
         """
         masses = np.asarray(masses, dtype=float)
         if masses.shape != (len(self.sources),):
-            raise DensityError(
-                f"masses must have shape ({len(self.sources)},), got {masses.shape}"
-            )
+            raise DensityError(f"masses must have shape ({len(self.sources)},), got {masses.shape}")
         fields = None if fields is None else np.asarray(fields, dtype=float)
-        if self._wanted == "separable" or (self._wanted == "auto" and self._first_choice() != "direct"):
+        if self._wanted == "separable" or (
+            self._wanted == "auto" and self._first_choice() != "direct"
+        ):
             shift, sums = self._separable.sums(masses, fields)
             allowed = ACCURACY * max(1.0, self.interaction.norm)
             if self._wanted == "separable" or SeparableSum.relative_error(sums) <= allowed:

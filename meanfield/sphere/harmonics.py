@@ -136,9 +136,7 @@ class SphericalTransform:
     @cached_property
     def _complex_index(self) -> tuple[np.ndarray, np.ndarray]:
         """Degree and order of the complex coefficients, order by order, m >= 0."""
-        orders = np.repeat(
-            np.arange(self.max_degree + 1), np.arange(self.max_degree + 1, 0, -1)
-        )
+        orders = np.repeat(np.arange(self.max_degree + 1), np.arange(self.max_degree + 1, 0, -1))
         starts = np.cumsum(np.concatenate([[0], np.arange(self.max_degree + 1, 1, -1)]))
         degrees = np.arange(len(orders)) - starts[orders] + orders
         return degrees, orders
@@ -169,7 +167,12 @@ class SphericalTransform:
         # For m > 0 the library counts a coefficient twice (for m and -m).
         alm /= np.where(self._complex_index[1] > 0, self._phase, 1.0)
         return ducc0.sht.synthesis_general(
-            alm=alm[None], loc=self.angles, spin=0, lmax=self.max_degree, epsilon=EPSILON, nthreads=0
+            alm=alm[None],
+            loc=self.angles,
+            spin=0,
+            lmax=self.max_degree,
+            epsilon=EPSILON,
+            nthreads=0,
         )[0]
 
     def analyze(self, values: np.ndarray) -> np.ndarray:
@@ -216,5 +219,7 @@ def harmonic_values(points, degree: int) -> np.ndarray:
         sign = np.where(order == 0, 1.0, np.sqrt(2.0) * (-1.0) ** order)
         radial = sign[:, None] * legendre[index, np.abs(order)]
     turns = np.arange(degree + 1)[:, None] * longitude
-    waves = np.where((order >= 0)[:, None], np.cos(turns)[np.abs(order)], np.sin(turns)[np.abs(order)])
+    waves = np.where(
+        (order >= 0)[:, None], np.cos(turns)[np.abs(order)], np.sin(turns)[np.abs(order)]
+    )
     return radial * waves

@@ -13,7 +13,6 @@ from meanfield.sphere.geometry import (
     directions,
     distance,
     normalize,
-    tangential,
     triangle_areas,
     unit_points,
 )
@@ -324,9 +323,7 @@ def _checked_cells(nodes, cell_nodes) -> np.ndarray:
     """Node numbers in range, at least three a cell, none twice, all used, none coinciding."""
     cells = np.asarray(cell_nodes)
     if cells.ndim != 2 or cells.shape[1] < 3 or len(cells) < 4:
-        raise MeshError(
-            f"cell_nodes must have shape (cells >= 4, corners >= 3), got {cells.shape}"
-        )
+        raise MeshError(f"cell_nodes must have shape (cells >= 4, corners >= 3), got {cells.shape}")
     if not np.issubdtype(cells.dtype, np.integer):
         if not (np.isfinite(cells).all() and (cells == np.floor(cells)).all()):
             raise MeshError("cell_nodes must be whole numbers, -1 where a cell has no corner")
