@@ -110,7 +110,7 @@ def even_step(remaining: float, largest: float) -> float:
     """
     if not largest < remaining:
         return remaining
-    return remaining / np.ceil(remaining / largest)
+    return float(remaining / np.ceil(remaining / largest))
 
 
 def with_progress(frames, count: int, show: bool):

@@ -137,9 +137,5 @@ class BoundAttention:
         [[1.0, 0.0]]
         """
         shift, sums = self.integrals.sums(masses, self._values)
-        field = sums[:, 1:]
-        if self.model.normalized:
-            field = field / sums[:, :1]
-        else:
-            field = field * np.exp(shift)[:, None]
-        return tangential(self.integrals.targets, field)
+        scale = 1 / sums[:, 0] if self.model.normalized else np.exp(shift)
+        return tangential(self.integrals.targets, sums[:, 1:] * scale[:, None])

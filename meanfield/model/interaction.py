@@ -146,8 +146,9 @@ class BoundInteraction:
                 raise PointsError(f"D is {n} x {n} but the points are in R^{points.shape[1]}")
         if method == "separable" and n > 3:
             raise InputError("the separable method exists on S^1 and S^2 only, use method='auto'")
-        self._wanted = method
-        self.method = self._first_choice() if method == "auto" else method
+        self._exact = method != "auto"  # the caller's choice is not second-guessed
+        self._choice = method if self._exact else self._first_choice()
+        self.method = self._choice
 
     def _first_choice(self) -> str:
         few = len(self.sources) * len(self.targets) <= FEW_PAIRS
@@ -190,15 +191,13 @@ class BoundInteraction:
         if masses.shape != (len(self.sources),):
             raise DensityError(f"masses must have shape ({len(self.sources)},), got {masses.shape}")
         fields = None if fields is None else np.asarray(fields, dtype=float)
-        if self._wanted == "separable" or (
-            self._wanted == "auto" and self._first_choice() != "direct"
-        ):
+        self.method = self._choice
+        if self.method == "separable":
             shift, sums = self._separable.sums(masses, fields)
             allowed = ACCURACY * max(1.0, self.interaction.norm)
-            if self._wanted == "separable" or SeparableSum.relative_error(sums) <= allowed:
-                self.method = "separable"
+            if self._exact or SeparableSum.relative_error(sums) <= allowed:
                 return shift, sums
-        self.method = "direct"
+            self.method = "direct"
         return self._direct.sums(masses, fields)
 
     def log_potential(self, masses) -> np.ndarray:

@@ -42,7 +42,7 @@ def kernel_degree(norm: float, n: int) -> int:
     Examples
     --------
     >>> kernel_degree(1.0, 3), kernel_degree(10.0, 3)
-    (15, 32)
+    (16, 35)
     """
     degrees = np.arange(40 + int(2 * norm + 10 * np.sqrt(norm)))
     # The zonal kernel norm * x.y bounds the others: its coefficients are Bessel functions.

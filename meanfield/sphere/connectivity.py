@@ -103,17 +103,17 @@ def build_edges(cell_nodes: np.ndarray) -> Edges:
 
 def _check_pairs(key, start, end, cells) -> None:
     """Sorted half-edges must come in pairs of opposite direction."""
-    if len(key) % 2 == 0 and (key[::2] == key[1::2]).all():
-        if not (key[1:-1:2] == key[2::2]).any():
-            same = np.flatnonzero(start[::2] == start[1::2])
-            if same.size == 0:
-                return
-            a, b = cells[2 * same[0]], cells[2 * same[0] + 1]
-            raise MeshError(
-                f"cells {a} and {b} run through their common edge in the same direction: "
-                "orient all cells counter-clockwise as seen from outside"
-            )
-    values, first, counts = np.unique(key, return_index=True, return_counts=True)
+    paired = len(key) % 2 == 0 and (key[::2] == key[1::2]).all()
+    if paired and not (key[1:-1:2] == key[2::2]).any():
+        same = np.flatnonzero(start[::2] == start[1::2])
+        if same.size == 0:
+            return
+        a, b = cells[2 * same[0]], cells[2 * same[0] + 1]
+        raise MeshError(
+            f"cells {a} and {b} run through their common edge in the same direction: "
+            "orient all cells counter-clockwise as seen from outside"
+        )
+    _, first, counts = np.unique(key, return_index=True, return_counts=True)
     worst = first[np.argmax(counts != 2)]
     times = counts[np.argmax(counts != 2)]
     what = "the surface is open" if times == 1 else "the surface is not a manifold"

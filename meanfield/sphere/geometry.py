@@ -138,8 +138,8 @@ def log_map(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> log_map(np.array([1.0, 0.0]), np.array([0.0, 1.0])).round(15).tolist()
-    [0.0, 1.570796326794897]
+    >>> log_map(np.array([1.0, 0.0]), np.array([0.0, 1.0])).round(12).tolist()
+    [0.0, 1.570796326795]
     """
     # P_x(y - x) instead of P_x y keeps all digits when y is close to x.
     direction = tangential(points, targets - points)

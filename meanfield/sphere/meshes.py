@@ -324,9 +324,8 @@ def _checked_cells(nodes, cell_nodes) -> np.ndarray:
     cells = np.asarray(cell_nodes)
     if cells.ndim != 2 or cells.shape[1] < 3 or len(cells) < 4:
         raise MeshError(f"cell_nodes must have shape (cells >= 4, corners >= 3), got {cells.shape}")
-    if not np.issubdtype(cells.dtype, np.integer):
-        if not (np.isfinite(cells).all() and (cells == np.floor(cells)).all()):
-            raise MeshError("cell_nodes must be whole numbers, -1 where a cell has no corner")
+    if not (np.isfinite(cells).all() and (cells == np.floor(cells)).all()):
+        raise MeshError("cell_nodes must be whole numbers, -1 where a cell has no corner")
     if nodes.shape[1] != 3:
         raise MeshError(f"cells live on S^2: nodes must have shape (nodes, 3), got {nodes.shape}")
     cells = cells.astype(np.int32)
