@@ -75,7 +75,8 @@ def unit_points(points) -> np.ndarray:
             f"point {worst} is not on the unit sphere: its length is {lengths[worst]:.6g} "
             f"(within {ON_SPHERE:g} of one is taken; normalise it first)"
         )
-    return points / lengths[:, None]
+    # Rows that are unit vectors already keep their bits: reading back what was saved is exact.
+    return points / np.where(off <= 1e-15, 1.0, lengths)[:, None]
 
 
 def tangential(points: np.ndarray, vectors: np.ndarray) -> np.ndarray:
