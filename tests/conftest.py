@@ -1,0 +1,21 @@
+"""Shared fixtures: the real tokens that ship with the project."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DATA = Path(__file__).parents[1] / "data"
+HEADS = {4: [-0.541, -0.497, -0.487], 5: [0.6432325753, -0.5358525405, 0.5239927316]}
+
+
+@pytest.fixture(scope="session")
+def token_points():
+    """Points of the tokens of one head, and its D."""
+
+    def read(head):
+        path = DATA / "tokens" / f"tokens_head{head}.csv"
+        points = np.loadtxt(path, delimiter=",", skiprows=1, usecols=(1, 2, 3))
+        return points / np.linalg.norm(points, axis=1)[:, None], HEADS[head]
+
+    return read
