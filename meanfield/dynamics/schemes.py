@@ -100,7 +100,7 @@ class LinearReconstruction:
 
     def __init__(self, mesh: Mesh):
         self.edge_cells = mesh.edge_cells
-        self.edge_slots = mesh.edge_slots.astype(np.int32)
+        self.edge_slots = np.ascontiguousarray(mesh.edge_slots.T.astype(np.int32))
         self.slopes = LeastSquares(mesh, mesh.centroids)
         cells, width = mesh.cell_nodes.shape
         used = np.zeros(cells * width, dtype=bool)
@@ -113,9 +113,13 @@ class LinearReconstruction:
         self.offsets = np.ascontiguousarray(np.moveaxis(local, 2, 0))
         self._deviation = np.empty((cells, width))
         self._work = np.empty((cells, width))
+        self._face = np.empty(len(self.edge_cells))
 
     def upwind(self, density: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-        """Density at the edge midpoints from the cell the velocity comes from, shape (e,)."""
+        """Density at the edge midpoints from the cell the velocity comes from, shape (e,).
+
+        The result is an array that is kept, overwritten by the next call.
+        """
         deviation, work = self._deviation, self._work
         gradient = self.slopes.gradient(density)
         np.multiply(self.offsets[0], gradient[:, :1], out=deviation)
@@ -124,13 +128,12 @@ class LinearReconstruction:
             deviation += work
         largest = np.abs(deviation, out=work).max(axis=1)
         limit = POSITIVITY * density
-        scale = np.ones_like(density)
-        np.divide(limit, largest, out=scale, where=largest > limit)
-        deviation *= scale[:, None]
+        limited = np.flatnonzero(largest > limit)
+        if limited.size:
+            deviation[limited] *= (limit[limited] / largest[limited])[:, None]
         deviation += density[:, None]
-        outward = velocity > 0
-        slots = np.where(outward, self.edge_slots[:, 0], self.edge_slots[:, 1])
-        return deviation.ravel()[slots]
+        slots = np.where(velocity > 0, *self.edge_slots)
+        return np.take(deviation.ravel(), slots, out=self._face, mode="clip")
 
 
 class TwoPointVelocity:
@@ -145,6 +148,8 @@ class TwoPointVelocity:
     def __init__(self, mesh: Mesh, slopes: LeastSquares):
         self.first, self.second = np.ascontiguousarray(mesh.edge_cells.T)
         self.inverse_distance = 1 / mesh.edge_distances
+        # mode="clip" lets np.take write into these without a buffered copy.
+        self._velocity, self._shift, self._work = np.empty((3, len(self.first)))
         self.correction = None
         if mesh.dimension == 3:
             tangent = np.cross(mesh.edge_midpoints, mesh.edge_normals)
@@ -158,7 +163,7 @@ class TwoPointVelocity:
             )
 
     def __call__(self, phi: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Velocity towards the second cell for sign +1.
+        """Velocity towards the second cell for sign +1, in an array that is kept.
 
         Parameters
         ----------
@@ -170,15 +175,23 @@ class TwoPointVelocity:
         -------
         ndarray, shape (e,)
         """
-        velocity = phi[self.second] - phi[self.first]
+        shift, work, velocity = self._shift, self._work, self._velocity
+        np.take(phi, self.second, out=velocity, mode="clip")
+        velocity -= np.take(phi, self.first, out=work, mode="clip")
         velocity *= self.inverse_distance
         if self.correction is not None:
-            shift = np.zeros_like(velocity)
+            shift[:] = 0.0
             for axis, column in enumerate(np.ascontiguousarray(gradient.T)):
-                shift += self.correction[1][axis] * column[self.second]
-                shift -= self.correction[0][axis] * column[self.first]
-            bound = np.abs(velocity)
-            np.clip(shift, -bound, bound, out=shift)
+                np.take(column, self.second, out=work, mode="clip")
+                work *= self.correction[1][axis]
+                shift += work
+                np.take(column, self.first, out=work, mode="clip")
+                work *= self.correction[0][axis]
+                shift -= work
+            bound = np.abs(velocity, out=work)
+            np.minimum(shift, bound, out=shift)
+            np.negative(bound, out=bound)
+            np.maximum(shift, bound, out=shift)
             velocity += shift
         return velocity
 
