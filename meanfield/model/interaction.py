@@ -8,12 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from meanfield.errors import DensityError, InputError, MatrixError, PointsError
+from meanfield.model.clustered import ClusteredSum, cluster_count, worthwhile
 from meanfield.model.direct import DirectSum
 from meanfield.model.separable import MAX_DEGREE, SeparableSum, kernel_degree
 from meanfield.sphere.geometry import tangential
 from meanfield.sphere.spaces import as_points
 
-METHODS = ("auto", "direct", "separable")
+METHODS = ("auto", "direct", "separable", "clustered")
 FEW_PAIRS = 250_000  # below this number of pairs direct sums are the fastest and most exact
 ACCURACY = 1e-9  # relative error of the potential, over max(1, ||D||), that "auto" allows
 
@@ -114,7 +115,7 @@ class Interaction:
             Where the masses sit.
         at : Space, Measure, or array_like, shape (m, n), optional
             Where integrals are evaluated; the points of ``space`` by default.
-        method : {"auto", "direct", "separable"}
+        method : {"auto", "direct", "separable", "clustered"}
             How; see `BoundInteraction`.
 
         Returns
@@ -128,9 +129,12 @@ class BoundInteraction:
     """Integrals of exp(x.Dy) against masses at fixed points.
 
     ``method="direct"`` sums over all pairs, exact to round-off. ``"separable"`` goes through
-    harmonics in linear time on S^1 and S^2; its error is relative to the largest potential.
-    ``"auto"`` takes the separable way where the error it estimates for the logarithm of the
-    smallest potential is below ``1e-9 max(1, ||D||)`` and direct sums elsewhere;
+    harmonics, in linear time and with an error relative to the *largest* potential.
+    ``"clustered"`` uses expansions between clusters of points, in a time that grows like
+    ``||D||^((n-1)/2)`` times the number of points, with an error of about 1e-8 relative to every
+    potential. The last two exist on S^1 and S^2. ``"auto"`` takes the separable way where the
+    error it estimates for the logarithm of the smallest potential is below
+    ``1e-9 max(1, ||D||)``; elsewhere clusters, or direct sums where points are few.
     ``.method`` says what the last evaluation used.
     """
 
@@ -144,18 +148,27 @@ class BoundInteraction:
         for points in (self.sources, self.targets):
             if points.shape[1] != n:
                 raise PointsError(f"D is {n} x {n} but the points are in R^{points.shape[1]}")
-        if method == "separable" and n > 3:
-            raise InputError("the separable method exists on S^1 and S^2 only, use method='auto'")
+        if method in ("separable", "clustered") and n > 3:
+            raise InputError(
+                f"the {method} method exists on S^1 and S^2 only, use method='auto' or 'direct'"
+            )
         self._exact = method != "auto"  # the caller's choice is not second-guessed
         self._choice = method if self._exact else self._first_choice()
         self.method = self._choice
 
     def _first_choice(self) -> str:
+        norm, n = self.interaction.norm, self.interaction.dimension
         few = len(self.sources) * len(self.targets) <= FEW_PAIRS
-        if few or self.interaction.dimension > 3:
-            return "direct"
-        degree = kernel_degree(self.interaction.norm, self.interaction.dimension)
-        return "separable" if degree <= MAX_DEGREE else "direct"
+        if not few and n <= 3 and kernel_degree(norm, n) <= MAX_DEGREE[n]:
+            return "separable"
+        return self._safe_choice()
+
+    def _safe_choice(self) -> str:
+        """The fastest method that is accurate for every measure."""
+        norm, n = self.interaction.norm, self.interaction.dimension
+        sizes = len(self.targets), len(self.sources)
+        clusters = n <= 3 and worthwhile(cluster_count(norm, n), *sizes)
+        return "clustered" if clusters and sizes[0] * sizes[1] > FEW_PAIRS else "direct"
 
     @cached_property
     def _direct(self) -> DirectSum:
@@ -164,6 +177,10 @@ class BoundInteraction:
     @cached_property
     def _separable(self) -> SeparableSum:
         return SeparableSum(self.targets, self.sources, self.interaction.D)
+
+    @cached_property
+    def _clustered(self) -> ClusteredSum:
+        return ClusteredSum(self.targets, self.sources, self.interaction.D)
 
     def sums(self, masses, fields=None) -> tuple[np.ndarray, np.ndarray]:
         """Integrals ``int K(x, y) (1, f(y)) dmu(y)`` as ``exp(shift) * sums``.
@@ -192,13 +209,13 @@ class BoundInteraction:
             raise DensityError(f"masses must have shape ({len(self.sources)},), got {masses.shape}")
         fields = None if fields is None else np.asarray(fields, dtype=float)
         self.method = self._choice
-        if self.method == "separable":
+        if self.method == "separable" and not self._exact:
             shift, sums = self._separable.sums(masses, fields)
             allowed = ACCURACY * max(1.0, self.interaction.norm)
-            if self._exact or SeparableSum.relative_error(sums) <= allowed:
+            if SeparableSum.relative_error(sums) <= allowed:
                 return shift, sums
-            self.method = "direct"
-        return self._direct.sums(masses, fields)
+            self.method = self._safe_choice()
+        return getattr(self, f"_{self.method}").sums(masses, fields)
 
     def log_potential(self, masses) -> np.ndarray:
         """``log Z(x)``, ``Z(x) = int K(x, y) dmu(y)``, at the targets: shape (k,) to (m,)."""

@@ -22,7 +22,7 @@ from meanfield.sphere.spaces import product_sphere
 
 TRUNCATION = 1e-17  # of the kernel's maximum
 ERROR = 1e-13  # of the potential's maximum: what the transforms leave, with a margin
-MAX_DEGREE = 80
+MAX_DEGREE = {2: 2000, 3: 80}  # for larger ones the matrices cost more than clusters
 
 
 def kernel_degree(norm: float, n: int) -> int:

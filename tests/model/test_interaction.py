@@ -31,7 +31,7 @@ def plain(D, x, y, masses):
     return kernel @ masses, kernel @ (masses[:, None] * y)
 
 
-@pytest.mark.parametrize("method", ["direct", "separable"])
+@pytest.mark.parametrize("method", ["direct", "separable", "clustered"])
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("n", [2, 3])
 def test_against_plain_sums(method, name, n):
@@ -43,12 +43,13 @@ def test_against_plain_sums(method, name, n):
     masses /= masses.sum()
     bound = mf.Interaction(D).on(y, at=x, method=method)
     potential, moment = plain(D, x, y, masses)
-    assert np.abs(bound.potential(masses) / potential - 1).max() < 2e-12
-    assert np.abs(bound.average(masses, y) - moment / potential[:, None]).max() < 2e-12
+    tolerance = 1e-8 if method == "clustered" else 2e-12
+    assert np.abs(bound.potential(masses) / potential - 1).max() < tolerance
+    assert np.abs(bound.average(masses, y) - moment / potential[:, None]).max() < tolerance
     assert bound.method == method
 
 
-@pytest.mark.parametrize("method", ["direct", "separable", "auto"])
+@pytest.mark.parametrize("method", ["direct", "separable", "clustered", "auto"])
 @pytest.mark.parametrize("name", ["definite", "indefinite", "nonsymmetric"])
 def test_gradient_is_the_gradient(method, name):
     interaction = mf.Interaction(scaled(name, 2.0))
@@ -67,7 +68,7 @@ def test_gradient_is_the_gradient(method, name):
         moved /= np.linalg.norm(moved, axis=1)[:, None]
         ends.append(interaction.on(sources, at=moved, method="direct").log_potential(masses))
     slope = (ends[0] - ends[1]) / (2 * step)
-    assert np.abs(np.sum(gradient * direction, axis=1) - slope).max() < 1e-8
+    assert np.abs(np.sum(gradient * direction, axis=1) - slope).max() < 2e-8
 
 
 def test_uniform_potentials_in_closed_form():
@@ -190,7 +191,7 @@ def test_bad_use():
     bound = mf.Interaction([1.0, 2.0]).on(mf.circle(8))
     with pytest.raises(DensityError, match=r"shape \(8,\)"):
         bound.potential(np.ones(7))
-    with pytest.raises(InputError, match="auto, direct, separable"):
+    with pytest.raises(InputError, match="auto, direct, separable, clustered"):
         mf.Interaction([1.0, 2.0]).on(mf.circle(8), method="magic")
     with pytest.raises(PointsError, match=r"points are in R\^3"):
         mf.Interaction([1.0, 2.0]).on(mf.lebedev(5))
