@@ -13,20 +13,25 @@ points of clusters are matrix products.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import factorial
 
 import numpy as np
 from scipy.spatial import cKDTree
+from threadpoolctl import ThreadpoolController
 
 from meanfield.sphere.geometry import directions
 
+BLAS = ThreadpoolController()
+THREADS = min(8, os.cpu_count() or 1)
 RHO = 0.6  # wanted bound of the exponent of the Taylor series
 SERIES_TOLERANCE = 2e-7  # relative, of exp(dx.D dy): a bound that sums stay far below
 NEGLIGIBLE = 1e-11  # clusters that contribute less than this part of a potential are skipped
-TARGET_CHUNK = 400  # clusters of targets for which moments are held at a time
-CHUNK_BYTES = 100_000_000  # of moments
+TARGET_CHUNK = 200  # clusters of targets for which moments are held at a time
+CHUNK_BYTES = 60_000_000  # of moments, in each thread
 POINTS_PER_CLUSTER = 16  # with fewer, sums over all pairs are faster
 
 
@@ -242,21 +247,23 @@ class ClusteredSum:
     def _sum(self, weights: np.ndarray, log_factor: np.ndarray, kept: np.ndarray) -> np.ndarray:
         """One column of the sums, for sorted sources and targets."""
         T, S = self.targets, self.sources
-        result = np.empty(len(T.order))
         step = max(1, CHUNK_BYTES // (8 * TARGET_CHUNK * len(self.monomials)))
-        for first in range(0, len(T), TARGET_CHUNK):
+
+        def chunk(first: int) -> np.ndarray:
             last = min(first + TARGET_CHUNK, len(T))
             inside = T.points_of(first, last)
             local = np.zeros((inside.stop - inside.start, len(self.monomials)))
             for start in range(0, len(S), step):
-                stop = min(start + step, len(S))
-                block = kept[first:last, start:stop]
+                block = kept[first:last, start : start + step]
                 if block.any():
                     moments = self._moments(weights, log_factor, block, first, start)
                     self._spread(local, moments, block, first, start)
-            values = self.monomials(T.offsets[inside])
-            result[inside] = np.einsum("ia,ai->i", local, values)
-        return result
+            return np.einsum("ia,ai->i", local, self.monomials(T.offsets[inside]))
+
+        # One thread a chunk: BLAS threads would spend their time waiting for each other in
+        # products as small as these.
+        with BLAS.limit(limits=1), ThreadPoolExecutor(THREADS) as pool:
+            return np.concatenate(list(pool.map(chunk, range(0, len(T), TARGET_CHUNK))))
 
     def _moments(self, weights, log_factor, block, first, start) -> np.ndarray:
         """Moments of source clusters as the target clusters see them, shape (S, T, a)."""
