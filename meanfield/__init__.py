@@ -13,7 +13,12 @@ Examples
 """
 
 from meanfield import errors
+from meanfield.dynamics.characteristics import CharacteristicEvolution, evolve_characteristics
 from meanfield.dynamics.evolution import Evolution, UnresolvedWarning, evolve
+from meanfield.dynamics.verification import verify
+from meanfield.equilibria.exact import exact_minimizer
+from meanfield.equilibria.extremizers import extremizers, four_point_angle
+from meanfield.equilibria.perturbation import perturbed_minimizer
 from meanfield.measures import Measure
 from meanfield.model.attention import SelfAttention
 from meanfield.model.densities import from_points, mixture, uniform, von_mises_fisher
@@ -26,6 +31,7 @@ from meanfield.sphere.spaces import Space, lebedev, product_sphere
 __version__ = "0.1.0"
 
 __all__ = [
+    "CharacteristicEvolution",
     "Evolution",
     "Interaction",
     "Measure",
@@ -37,11 +43,17 @@ __all__ = [
     "circle",
     "errors",
     "evolve",
+    "evolve_characteristics",
+    "exact_minimizer",
+    "extremizers",
+    "four_point_angle",
     "from_points",
     "icosphere",
     "lebedev",
     "mixture",
+    "perturbed_minimizer",
     "product_sphere",
     "uniform",
+    "verify",
     "von_mises_fisher",
 ]

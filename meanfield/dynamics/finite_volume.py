@@ -22,6 +22,7 @@ from meanfield.model.attention import SelfAttention
 from meanfield.sphere.meshes import Mesh
 
 MAX_CFL = 0.5  # at most half of a cell's mass may leave it in an Euler step of constant density
+MAX_SKEWNESS = 0.4  # beyond it a difference across an edge is no derivative at its midpoint
 RESPONSE = 0.25  # largest dt ||V||: the nonlocal response of the velocity stays resolved
 
 
@@ -61,8 +62,10 @@ class FiniteVolumes:
 
     Notes
     -----
-    For gradient models on orthogonal meshes dE/dt = 2 sum_e F_e (Z_j - Z_i) has one sign,
-    since every flux has the sign of the potential difference across its edge.
+    For gradient models on orthogonal meshes that are not too skew, velocities are differences
+    of the potential across edges, and dE/dt = 2 sum_e F_e (Z_j - Z_i) has one sign. For other
+    models and meshes the velocity is the field at the edge midpoints, and the energy is not
+    monotone by construction.
     """
 
     def __init__(self, mesh: Mesh, model: SelfAttention, order: int = 2):
@@ -70,7 +73,8 @@ class FiniteVolumes:
         self.bound = model.on(mesh).integrals
         self.slopes = LeastSquares(mesh, mesh.points)
         self.reconstruction = (ConstantReconstruction, LinearReconstruction)[order - 1](mesh)
-        self.two_point = mesh.orthogonal and model.is_gradient
+        consistent = mesh.orthogonal and mesh.skewness <= MAX_SKEWNESS
+        self.two_point = consistent and model.is_gradient
         if self.two_point:
             self.velocity = TwoPointVelocity(mesh, self.slopes)
         else:

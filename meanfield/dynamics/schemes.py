@@ -139,10 +139,11 @@ class LinearReconstruction:
 class TwoPointVelocity:
     """Edge velocity of a gradient flow: difference of phi across the edge over the distance.
 
-    phi is log Z, or Z for the unnormalised flow. The arc between two centres crosses the edge
-    beside its midpoint; the offset times the change of the tangential derivative along the
-    arc moves the value to the midpoint. This correction is clipped so that the velocity keeps
-    the sign of the difference, which makes the energy of the scheme monotone.
+    phi is log Z, or Z for the unnormalised flow. The difference is the derivative at the
+    middle of the arc between the two centres; the vector from there to the midpoint of the edge
+    times the change of the gradient along the arc moves it to the edge. This correction is
+    clipped so that the velocity keeps the sign of the difference, which makes the energy of
+    the scheme monotone.
     """
 
     def __init__(self, mesh: Mesh, slopes: LeastSquares):
@@ -152,11 +153,9 @@ class TwoPointVelocity:
         self._velocity, self._shift, self._work = np.empty((3, len(self.first)))
         self.correction = None
         if mesh.dimension == 3:
-            tangent = np.cross(mesh.edge_midpoints, mesh.edge_normals)
-            centres = mesh.points[self.first] + mesh.points[self.second]
-            centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-            offset = np.sum((mesh.edge_midpoints - centres) * tangent, axis=1)
-            scaled = tangent * (offset * self.inverse_distance)[:, None]
+            middle = mesh.points[self.first] + mesh.points[self.second]
+            middle /= np.linalg.norm(middle, axis=1, keepdims=True)
+            scaled = (mesh.edge_midpoints - middle) * self.inverse_distance[:, None]
             self.correction = tuple(
                 np.ascontiguousarray(np.einsum("en,ean->ae", scaled, slopes.frames[cells]))
                 for cells in (self.first, self.second)
