@@ -1,6 +1,10 @@
 """Shared fixtures: the real tokens that ship with the project."""
 
+import os
 from pathlib import Path
+
+# Before NumPy loads: tests run side by side, and threads of small products only wait.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
