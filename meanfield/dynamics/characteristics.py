@@ -21,6 +21,7 @@ from meanfield.errors import InputError, PointsError, StiffnessError
 from meanfield.measures import Measure
 from meanfield.model.attention import BoundAttention, SelfAttention
 from meanfield.model.interaction import BoundInteraction
+from meanfield.result import Result
 from meanfield.sphere.spaces import Space, as_points
 
 TOLERANCE = 1e-12  # of the time integration; what is left is the error of the quadrature
@@ -29,7 +30,7 @@ UNRESOLVED = 0.1  # volume error that calls for a warning
 
 
 @dataclass(frozen=True, eq=False)
-class CharacteristicEvolution:
+class CharacteristicEvolution(Result):
     """The result of `evolve_characteristics`.
 
     Attributes
@@ -136,24 +137,6 @@ class CharacteristicEvolution:
 
         return characteristics_dataset(self)
 
-    def save(self, path, overwrite: bool = False) -> None:
-        """Write the dataset as NetCDF, completely or not at all.
-
-        Raises
-        ------
-        FileError
-            If the file exists and ``overwrite`` is False, or cannot be written.
-        """
-        from meanfield.results.dataset import save_dataset
-
-        save_dataset(self.to_dataset(), path, overwrite=overwrite)
-
-    def plot(self):
-        """Draw the run: a matplotlib figure."""
-        from meanfield.plots import plot_run
-
-        return plot_run(self.to_dataset())
-
     def __repr__(self) -> str:
         return (
             f"CharacteristicEvolution of {self.model}\n"
@@ -163,11 +146,6 @@ class CharacteristicEvolution:
             f"  log E = {self.log_energy[0]:.6g} ... {self.log_energy[-1]:.6g}, "
             f"volume error {self.audit['volume_error'].max():.1e}"
         )
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def evolve_characteristics(

@@ -12,6 +12,7 @@ from meanfield.dynamics.timestepping import Frame, save_times, with_progress
 from meanfield.errors import DensityError, InputError, PointsError, StiffnessError
 from meanfield.measures import Measure, probability_vector
 from meanfield.model.attention import SelfAttention
+from meanfield.result import Result
 from meanfield.sphere.meshes import Mesh
 from meanfield.sphere.quadrature import cell_averages
 
@@ -24,7 +25,7 @@ class UnresolvedWarning(UserWarning):
 
 
 @dataclass(frozen=True, eq=False)
-class Evolution:
+class Evolution(Result):
     """The result of `evolve`.
 
     Attributes
@@ -84,24 +85,6 @@ class Evolution:
 
         return evolution_dataset(self)
 
-    def save(self, path, overwrite: bool = False) -> None:
-        """Write the dataset as NetCDF, completely or not at all.
-
-        Raises
-        ------
-        FileError
-            If the file exists and ``overwrite`` is False, or cannot be written.
-        """
-        from meanfield.results.dataset import save_dataset
-
-        save_dataset(self.to_dataset(), path, overwrite=overwrite)
-
-    def plot(self):
-        """Draw the densities at the start and the end, and the energy: a matplotlib figure."""
-        from meanfield.plots import plot_run
-
-        return plot_run(self.to_dataset())
-
     def __repr__(self) -> str:
         energy = self.audit["log_energy"]
         return (
@@ -113,11 +96,6 @@ class Evolution:
             f"min density {self.audit['min_density'].min():.3g}, "
             f"mass error {np.abs(self.audit['mass_error']).max():.1e}"
         )
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def evolve(
