@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from meanfield import cli_options as options
 from meanfield import cli_parsing as parsing
+from meanfield.cli_analysis import theory_command, verify_command
+from meanfield.dynamics.characteristics import evolve_characteristics
 from meanfield.dynamics.evolution import (
     check_arguments,
     initial_masses,
@@ -19,9 +23,15 @@ from meanfield.dynamics.evolution import (
 )
 from meanfield.dynamics.finite_volume import MAX_SKEWNESS, frames
 from meanfield.dynamics.timestepping import Frame, save_times, with_progress
-from meanfield.errors import ComputationError, FileError, InputError
+from meanfield.errors import ComputationError, FileError, InputError, MeshError
 from meanfield.model.attention import SelfAttention
-from meanfield.results.dataset import open_frames, restore_setting, stored_audit, stored_verb
+from meanfield.results.dataset import (
+    open_frames,
+    restore_setting,
+    save_dataset,
+    stored_audit,
+    stored_verb,
+)
 from meanfield.results.files import check_output, reason
 from meanfield.results.provenance import installed
 from meanfield.results.recording import Recorder
@@ -36,8 +46,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # square brackets in the help are matrices
     pretty_exceptions_enable=False,
 )
-
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -110,52 +118,37 @@ def _meanfield(
     "--output run.nc --plot run.png"
 )
 def evolve(
-    D: Annotated[
-        str,
-        typer.Option("--D", metavar="MATRIX", help=f"Query-key matrix: {parsing.MATRIX_HELP}."),
-    ],
-    t_end: Annotated[float, typer.Option(help="Final time, > 0.")],
-    sign: Annotated[
-        int | None, typer.Option(help="V = sign D: 1 (clusters, the default) or -1 (spreads).")
-    ] = None,
-    V: Annotated[
-        str | None, typer.Option("--V", metavar="MATRIX", help="Value matrix instead of a sign.")
-    ] = None,
-    unnormalized: Annotated[
-        bool, typer.Option("--unnormalized", help="Leave out the division by Z.")
-    ] = False,
-    mesh: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MESH",
-            help=f"{parsing.MESH_HELP}. By default icosphere:5, or circle:512 if D is 2 x 2.",
-        ),
-    ] = None,
-    density: Annotated[
-        str, typer.Option(metavar="DENSITY", help=f"Initial density: {parsing.DENSITY_HELP}.")
-    ] = "uniform",
+    D: options.Matrix,
+    t_end: options.EndTime,
+    sign: options.Sign = None,
+    V: options.Value = None,
+    unnormalized: options.Unnormalized = False,
+    mesh: options.MeshName = None,
+    density: options.Density = "uniform",
     save: Annotated[
         str | None,
         typer.Option(metavar="N|TIMES", help=f"Frames: {parsing.SAVE_HELP}; 21 by default."),
     ] = None,
-    order: Annotated[int, typer.Option(help="Order of the scheme, 1 or 2.")] = 2,
+    order: options.Order = 2,
     cfl: Annotated[float, typer.Option(help="CFL number, in (0, 0.5].")] = 0.45,
-    output: Annotated[Path, typer.Option(metavar="FILE.nc", help="Result.")] = Path("run.nc"),
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Picture.")] = None,
-    overwrite: Overwrite = False,
+    output: options.Output = Path("run.nc"),
+    plot: options.Picture = None,
+    overwrite: options.Overwrite = False,
 ) -> int:
     """Evolve a density by the mean-field equation and save it as NetCDF.
 
     Frames are written as they come; until the run is complete they are in FILE.nc.partial.
+    On a mesh by finite volumes; on lebedev:ORDER the nodes follow characteristics.
     """
     began = time.perf_counter()
-    value = None if V is None else parsing.parse_matrix(V, "V")
-    model = SelfAttention(parsing.parse_matrix(D), sign, value, normalized=not unnormalized)
+    model = options.build_model(D, sign, V, unnormalized)
     times = save_times(t_end, parsing.parse_save(save))
     check_output(output, overwrite)
     _check_picture(plot, overwrite)
     cells = parsing.parse_mesh(mesh or ("circle:512" if model.dimension == 2 else "icosphere:5"))
     start = parsing.parse_density(density)
+    if not isinstance(cells, Mesh):
+        return _evolve_nodes(cells, model, start, times, output, plot, overwrite)
     check_arguments(cells, model, order, cfl)
     masses, factor = initial_masses(cells, start)
     parameters = run_parameters(cells, model, start, times, order, cfl, factor)
@@ -176,6 +169,19 @@ def evolve(
     return 0
 
 
+def _evolve_nodes(space, model, density, times, output, plot, overwrite) -> int:
+    """Characteristics: one integration, saved when it is complete."""
+    began = time.perf_counter()
+    run = evolve_characteristics(space, model, density, times[-1], times, progress=True)
+    dataset = run.to_dataset()
+    save_dataset(dataset, output, overwrite)
+    print(run)
+    print(f"  {time.perf_counter() - began:.1f} s; written: {output}")
+    if plot is not None:
+        _draw(dataset, plot, overwrite)
+    return 0
+
+
 def _remains(recorder: Recorder) -> str:
     if not recorder.count:
         return f"no frame was saved ({recorder.partial} can be removed)"
@@ -191,14 +197,16 @@ def show_mesh(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE.nc", help="Write the mesh as UGRID NetCDF.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Picture.")] = None,
-    overwrite: Overwrite = False,
+    plot: options.Picture = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Show the statistics of a mesh, write it, draw it."""
     if output is not None:
         check_output(output, overwrite)
     _check_picture(plot, overwrite)
     cells = parsing.parse_mesh(name)
+    if not isinstance(cells, Mesh):
+        raise MeshError(f"{name} has {len(cells)} nodes but no cells: it is no mesh")
     print(_mesh_statistics(cells))
     if output is not None:
         write_mesh(cells, output, overwrite)
@@ -214,6 +222,10 @@ def info(
     """Show what is in a file: parameters, frames, energies, audit, warnings."""
     with open_netcdf(file) as stored:
         kind, expected, attrs = stored_verb(stored), stored.sizes.get("time"), stored.attrs
+        if kind not in (None, "evolve", "mesh"):
+            print(_points_summary(stored))
+            _print_parameters(attrs)
+            return
     if kind != "evolve":
         print(_mesh_statistics(read_mesh(file)))
         return
@@ -223,11 +235,28 @@ def info(
     if len(times) < expected:
         print(f"{file}: incomplete, {len(times)} of {expected} frames")
     print(_summary(cells, model, parameters.get("order", 2), times, audit))
+    _print_parameters(attrs)
+
+
+def _print_parameters(attrs) -> None:
     print(f"  {attrs['source']}, {attrs['history']}")
     print("  parameters")
-    for key, value in parameters.items():
+    for key, value in json.loads(attrs["parameters"]).items():
         text = str(value)
         print(f"    {key}: {text if len(text) <= 70 else text[:67] + '...'}")
+
+
+def _points_summary(dataset) -> str:
+    """Title, sizes, and the energy, of a result that lives on points."""
+    sizes = ", ".join(f"{count} {name}s" for name, count in dataset.sizes.items())
+    lines = [dataset.attrs["title"], f"  {sizes}"]
+    if "log_energy" in dataset and "time" in dataset.dims:
+        time, energy = dataset["time"].values, dataset["log_energy"].values
+        lines.append(
+            f"  t = {time[0]:g} ... {time[-1]:g}: log energy {np.mean(energy[0]):.8g} ... "
+            f"{np.mean(energy[-1]):.8g}"
+        )
+    return "\n".join(lines)
 
 
 @app.command("plot", epilog="Example: meanfield plot run.nc --output run.png")
@@ -237,22 +266,32 @@ def draw(
         Path | None,
         typer.Option(metavar="FILE.png", help="Picture; by default FILE.png beside FILE.nc."),
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Draw a saved run or mesh."""
     from meanfield.plots import plot_mesh, plot_run, save_figure
+    from meanfield.plots_points import plot_dataset
 
     output = output or file.with_suffix(".png")
     _check_picture(output, overwrite)
     with open_netcdf(file) as stored:
         kind = stored_verb(stored)
+        if kind not in (None, "evolve", "mesh"):
+            save_figure(plot_dataset(stored), output, overwrite)
     if kind == "evolve":
         with open_frames(file, partial=True) as run:
-            figure = plot_run(run)
-    else:
-        figure = plot_mesh(mesh_dataset(read_mesh(file)))
-    save_figure(figure, output, overwrite)
+            save_figure(plot_run(run), output, overwrite)
+    elif kind in (None, "mesh"):
+        save_figure(plot_mesh(mesh_dataset(read_mesh(file))), output, overwrite)
     print(f"written: {output}")
+
+
+app.command(
+    "verify",
+    epilog="Example: meanfield verify --D 0.5,1,2 --sign -1 --density vmf:0,0,1:2 --t-end 1 "
+    "--mesh icosphere:5 --error 1e-4",
+)(verify_command)
+app.command("theory", epilog="Example: meanfield theory --D -1,0.2,0.5")(theory_command)
 
 
 def _check_picture(path: Path | None, overwrite: bool) -> None:
@@ -266,10 +305,10 @@ def _check_picture(path: Path | None, overwrite: bool) -> None:
 def _draw(dataset, path: Path, overwrite: bool) -> None:
     """Make the picture of a result that is already safe: a failure is only a warning."""
     try:
-        from meanfield.plots import plot_mesh, plot_run, save_figure
+        from meanfield.plots import save_figure
+        from meanfield.plots_points import plot_dataset
 
-        figure = plot_run(dataset) if "time" in dataset.dims else plot_mesh(dataset)
-        save_figure(figure, path, overwrite)
+        save_figure(plot_dataset(dataset), path, overwrite)
     except Exception as error:
         _say("warning", f"the picture {path} could not be made: {reason(error)}")
     else:

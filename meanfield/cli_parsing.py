@@ -20,10 +20,14 @@ from meanfield.results.files import reason
 from meanfield.results.points import read_points
 from meanfield.results.ugrid import read_mesh
 from meanfield.sphere.icosphere import icosphere
-from meanfield.sphere.meshes import Mesh, circle
+from meanfield.sphere.meshes import circle
+from meanfield.sphere.spaces import Space, lebedev
 
 MATRIX_HELP = "a,b,c (a diagonal), a JSON matrix [[a,b],[c,d]], or a file .json, .csv, .txt, .npy"
-MESH_HELP = "icosphere:LEVEL, icosphere:LEVEL:triangles, circle:CELLS, or a UGRID file FILE.nc"
+MESH_HELP = (
+    "icosphere:LEVEL, icosphere:LEVEL:triangles, circle:CELLS, lebedev:ORDER (nodes without "
+    "cells), or a UGRID file FILE.nc"
+)
 DENSITY_HELP = "uniform, vmf:MEAN:CONCENTRATION (vmf:0,0,1:2), or FILE.csv[:CONCENTRATION]"
 SAVE_HELP = "a number of frames, or a list of times a,b,c"
 MAX_ARCS = 10_000_000
@@ -128,8 +132,8 @@ def parse_save(text: str | None) -> int | list[float] | None:
     return int(numbers[0])
 
 
-def parse_mesh(text: str) -> Mesh:
-    """A mesh from its name, the same that ``Mesh.name`` gives, or from a file.
+def parse_mesh(text: str) -> Space:
+    """A mesh or a Lebedev rule from its name, the same that ``Mesh.name`` gives, or from a file.
 
     Raises
     ------
@@ -154,6 +158,8 @@ def parse_mesh(text: str) -> Mesh:
                 "arcs are taken"
             )
         return circle(cells)
+    if kind == "lebedev" and len(rest) == 1:
+        return lebedev(_whole(rest[0], text))
     if kind == "icosphere" and rest:
         level, *options = rest
         if not set(options) <= {"hexagons", "triangles", "raw"}:

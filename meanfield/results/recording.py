@@ -92,12 +92,16 @@ class Recorder:
         self.weights = mesh.weights
         self.count = 0
         parameters = known_parameters(mesh, model, parameters)
+        # Under its own name the file appears when it is ready: a reader that opened it
+        # while HDF5 still writes would lock the writer out.
+        making = self.partial.with_name(self.partial.name + ".making")
         try:
             with self._writing():
-                self._places = _prepare(self.partial, mesh, parameters, len(self.times))
+                self._places = _prepare(making, mesh, parameters, len(self.times))
+                os.replace(making, self.partial)
                 self._descriptor = os.open(self.partial, os.O_RDWR)
         except FileError:
-            self.partial.unlink(missing_ok=True)
+            making.unlink(missing_ok=True)
             raise
 
     @property

@@ -300,6 +300,8 @@ def restore_mesh(dataset: xr.Dataset, name: str) -> Mesh:
         return mesh
     nodes, cell_nodes = stored_cells(dataset)
     points = _cartesian(dataset, "")
+    if not ((np.abs(nodes) <= 1.001).all() and (np.abs(points) <= 1.001).all()):
+        raise MeshError("stored nodes or centres are not on the sphere")
     mesh = polygon_mesh(nodes, cell_nodes, build_edges(cell_nodes), points, name)
     if not abs(mesh.areas.sum() - 4 * np.pi) < 1e-6:
         raise MeshError("the stored cells do not cover the sphere once")

@@ -67,7 +67,8 @@ def unit_points(points) -> np.ndarray:
         raise PointsError(f"points must have shape (m, n) with n >= 2, got {points.shape}")
     if not np.isfinite(points).all():
         raise PointsError("points contain NaN or infinity")
-    lengths = np.linalg.norm(points, axis=1)
+    with np.errstate(over="ignore"):  # an infinite length is refused like any other
+        lengths = np.linalg.norm(points, axis=1)
     off = np.abs(lengths - 1)
     worst = int(off.argmax())
     if off[worst] > ON_SPHERE:

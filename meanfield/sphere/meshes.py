@@ -119,7 +119,8 @@ class Mesh(Space):
         ------
         MeshError
             If the surface is open, not oriented, inside-out, covers the sphere more than
-            once, has duplicate or unused nodes, or a cell is not convex.
+            once, has duplicate or unused nodes, a cell is not convex, or ``points`` of two
+            neighbours are on the wrong sides of each other.
         PointsError
             If a node is off the sphere.
 
@@ -134,7 +135,10 @@ class Mesh(Space):
         cell_nodes = _checked_cells(nodes, cell_nodes)
         edges = build_edges(cell_nodes)
         _check_convex(nodes, cell_nodes)
-        return polygon_mesh(nodes, cell_nodes, edges, points, name)
+        mesh = polygon_mesh(nodes, cell_nodes, edges, points, name)
+        if points is not None:
+            _check_centres(mesh)
+        return mesh
 
 
 def circle(cells: int) -> Mesh:
@@ -333,17 +337,24 @@ def _is_orthogonal(first, second, midpoints, normals) -> bool:
 
 def _checked_cells(nodes, cell_nodes) -> np.ndarray:
     """Node numbers in range, at least three a cell, none twice, all used, none coinciding."""
-    cells = np.asarray(cell_nodes)
+    try:
+        cells = np.asarray(cell_nodes, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MeshError(
+            "cell_nodes must be a table of node numbers, shorter rows filled up with -1"
+        ) from error
     if cells.ndim != 2 or cells.shape[1] < 3 or len(cells) < 4:
         raise MeshError(f"cell_nodes must have shape (cells >= 4, corners >= 3), got {cells.shape}")
     if not (np.isfinite(cells).all() and (cells == np.floor(cells)).all()):
         raise MeshError("cell_nodes must be whole numbers, -1 where a cell has no corner")
     if nodes.shape[1] != 3:
         raise MeshError(f"cells live on S^2: nodes must have shape (nodes, 3), got {nodes.shape}")
-    cells = cells.astype(np.int32)
     used = cells != FILL
-    if cells[used].min() < 0 or cells.max() >= len(nodes):
+    if cells[used].min(initial=0) < 0 or cells.max() >= len(nodes):
         raise MeshError(f"cell_nodes must be -1 or in 0 ... {len(nodes) - 1} (numbers start at 0)")
+    # A column that no cell uses would hide that all cells are triangles.
+    cells = cells[:, used.any(axis=0)].astype(np.int32)
+    used = cells != FILL
     if not (used[:, :3].all() and (used[:, 1:] <= used[:, :-1]).all()):
         raise MeshError("each cell needs three corners or more, with -1 only at the end of a row")
     ordered = np.sort(np.where(used, cells, -1 - np.arange(cells.shape[1])), axis=1)
@@ -390,6 +401,18 @@ def _check_convex(nodes, cell_nodes) -> None:
         raise MeshError(
             f"the cells cover {total / (4 * np.pi):.6g} times the sphere, not once: "
             "cells overlap or are missing"
+        )
+
+
+def _check_centres(mesh: Mesh) -> None:
+    """The way from a centre to that of a neighbour crosses their edge outwards."""
+    first, second = mesh.points[mesh.edge_cells[:, 0]], mesh.points[mesh.edge_cells[:, 1]]
+    wrong = ~(np.sum((second - first) * mesh.edge_normals, axis=1) > 0)
+    if wrong.any():
+        a, b = mesh.edge_cells[int(wrong.argmax())]
+        raise MeshError(
+            f"points {a} and {b} coincide or lie on the wrong sides of the edge between their "
+            "cells: points must be the centres of the cells, in their order"
         )
 
 
