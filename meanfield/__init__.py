@@ -15,6 +15,10 @@ Examples
 from meanfield import errors
 from meanfield.dynamics.characteristics import CharacteristicEvolution, evolve_characteristics
 from meanfield.dynamics.evolution import Evolution, UnresolvedWarning, evolve
+from meanfield.dynamics.particle_clusters import find_clusters
+from meanfield.dynamics.particle_evolution import ParticleEvolution
+from meanfield.dynamics.particle_starts import random_points
+from meanfield.dynamics.particles import evolve_particles, transformer
 from meanfield.dynamics.verification import verify
 from meanfield.equilibria.exact import exact_minimizer
 from meanfield.equilibria.extremizers import extremizers, four_point_angle
@@ -22,7 +26,9 @@ from meanfield.equilibria.perturbation import perturbed_minimizer
 from meanfield.measures import Measure
 from meanfield.model.attention import SelfAttention
 from meanfield.model.densities import from_points, mixture, uniform, von_mises_fisher
+from meanfield.model.heads import MultiHead
 from meanfield.model.interaction import Interaction
+from meanfield.results import open_run, read_mesh, read_points
 from meanfield.sphere.icosphere import icosphere
 from meanfield.sphere.meshes import Mesh, circle
 from meanfield.sphere.quadrature import cell_averages
@@ -36,6 +42,8 @@ __all__ = [
     "Interaction",
     "Measure",
     "Mesh",
+    "MultiHead",
+    "ParticleEvolution",
     "SelfAttention",
     "Space",
     "UnresolvedWarning",
@@ -44,15 +52,22 @@ __all__ = [
     "errors",
     "evolve",
     "evolve_characteristics",
+    "evolve_particles",
     "exact_minimizer",
     "extremizers",
+    "find_clusters",
     "four_point_angle",
     "from_points",
     "icosphere",
     "lebedev",
     "mixture",
+    "open_run",
     "perturbed_minimizer",
     "product_sphere",
+    "random_points",
+    "read_mesh",
+    "read_points",
+    "transformer",
     "uniform",
     "verify",
     "von_mises_fisher",
