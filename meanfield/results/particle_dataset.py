@@ -12,6 +12,7 @@ from meanfield.errors import FileError
 from meanfield.model.attention import SelfAttention
 from meanfield.model.heads import MultiHead
 from meanfield.results.provenance import attributes
+from meanfield.results.variables import positions, series, time_axis
 
 VERBS = ("evolve_particles", "transformer")
 
@@ -43,19 +44,13 @@ def particle_dataset(run: ParticleEvolution) -> xr.Dataset:
     """
     each = ("time",) if run.starts is None else ("time", "start")
     data = {
-        **_positions(run.points, (*each, "point")),
-        "weight": _series(run.weights, ("point",), "weight of the particle"),
-        "energy": _series(run.energy, each, "energy, sum_ij a_i a_j exp(x_i.Dx_j)"),
-        "log_energy": _series(run.log_energy, each, "logarithm of the energy"),
-        "stopped": _series(run.stopped, each[1:], "time at which the start became stationary"),
+        **positions(run.points, (*each, "point"), "particles"),
+        "weight": series(run.weights, ("point",), "weight of the particle"),
+        "energy": series(run.energy, each, "energy, sum_ij a_i a_j exp(x_i.Dx_j)"),
+        "log_energy": series(run.log_energy, each, "logarithm of the energy"),
+        "stopped": series(run.stopped, each[1:], "time at which the start became stationary"),
     }
-    time = xr.Variable(
-        "time",
-        run.times,
-        {"long_name": "nondimensional time", "units": "1", "axis": "T"},
-        {"_FillValue": None},
-    )
-    return xr.Dataset(data, {"time": time}, attributes(_title(run), run.parameters))
+    return xr.Dataset(data, {"time": time_axis(run.times)}, attributes(_title(run), run.parameters))
 
 
 def particle_evolution(dataset: xr.Dataset) -> ParticleEvolution:
@@ -113,24 +108,7 @@ def _title(run: ParticleEvolution) -> str:
     return f"Self-attention dynamics of {starts}{count} particles on S^{n - 1}"
 
 
-def _positions(points: np.ndarray, dimensions: tuple[str, ...]) -> dict[str, xr.Variable]:
-    n = points.shape[-1]
-    if n > 3:
-        return {"position": _series(points, (*dimensions, "component"), "position")}
-    return {
-        name: _series(points[..., axis], dimensions, f"{name} of the particles")
-        for axis, name in enumerate("xyz"[:n])
-    }
-
-
 def _points(dataset: xr.Dataset) -> np.ndarray:
     if "position" in dataset:
         return dataset["position"].values
     return np.stack([dataset[name].values for name in "xyz" if name in dataset], axis=-1)
-
-
-def _series(values, dimensions: tuple[str, ...], long_name: str) -> xr.Variable:
-    # Without a fill value NaN stays NaN.
-    return xr.Variable(
-        dimensions, values, {"long_name": long_name, "units": "1"}, {"_FillValue": None}
-    )

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from meanfield.results.provenance import attributes
+from meanfield.results.variables import positions, series, time_axis
 
 AUDIT = {
     "log_energy": "logarithm of the energy",
@@ -42,45 +43,23 @@ def characteristics_dataset(run) -> xr.Dataset:
     {'time': 2, 'point': 16}
     """
     data = {
-        **_positions(run.points),
-        "log_density": _series(
+        **positions(run.points, ("time", "point"), "moved nodes"),
+        "log_density": series(
             run.log_density,
             ("time", "point"),
             "logarithm of the density along the nodes, relative to the uniform measure",
         ),
-        "density": _series(
+        "density": series(
             np.exp(run.log_density),
             ("time", "point"),
             "density along the nodes, relative to the uniform probability measure",
         ),
-        "weight": _series(run.masses, ("point",), "mass that the node carries"),
-        "quadrature_weight": _series(
+        "weight": series(run.masses, ("point",), "mass that the node carries"),
+        "quadrature_weight": series(
             run.space.weights, ("point",), "share of the sphere of the node at time zero"
         ),
     }
     for name, values in run.audit.items():
-        data[name] = _series(values, ("time",), AUDIT[name])
-    time = xr.Variable(
-        "time",
-        run.times,
-        {"long_name": "nondimensional time", "units": "1", "axis": "T"},
-        {"_FillValue": None},
-    )
+        data[name] = series(values, ("time",), AUDIT[name])
     title = f"Mean-field evolution along characteristics on {run.space.name}"
-    return xr.Dataset(data, {"time": time}, attributes(title, run.parameters))
-
-
-def _positions(points: np.ndarray) -> dict[str, xr.Variable]:
-    n = points.shape[2]
-    if n > 3:
-        return {"position": _series(points, ("time", "point", "component"), "moved nodes")}
-    return {
-        name: _series(points[:, :, axis], ("time", "point"), f"{name} of the moved nodes")
-        for axis, name in enumerate("xyz"[:n])
-    }
-
-
-def _series(values, dimensions: tuple[str, ...], long_name: str) -> xr.Variable:
-    attributes = {"long_name": long_name, "units": "1"}
-    # Without a fill value NaN stays NaN and -inf stays -inf.
-    return xr.Variable(dimensions, values, attributes, {"_FillValue": None})
+    return xr.Dataset(data, {"time": time_axis(run.times)}, attributes(title, run.parameters))

@@ -1,0 +1,112 @@
+"""Results of `minimize` and `maximize` as datasets: the density, and how it was found."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from meanfield.equilibria.exact import exact_minimizer
+from meanfield.errors import ComputationError
+from meanfield.results.provenance import attributes
+from meanfield.results.ugrid import TOPOLOGY, area_name, location, mesh_dataset
+from meanfield.sphere.meshes import Mesh
+
+HISTORY = {
+    "applications": "applications of the kernel so far",
+    "log_energy": "logarithm of the energy",
+    "energy": "energy, int int exp(x.Dy) dmu dmu",
+    "gap": "2 (E - min Z), for a maximum 2 (max Z - E): bounds the error of a convex energy",
+}
+
+
+def extremum_dataset(result) -> xr.Dataset:
+    """A result of `minimize` or `maximize` as a dataset.
+
+    Parameters
+    ----------
+    result : Extremum
+
+    Returns
+    -------
+    xarray.Dataset
+        On the cells of a mesh (UGRID) or the dimension ``point`` with ``x``, ``y``, ``z`` and
+        ``quadrature_weight``: ``density``, relative to the uniform probability measure,
+        ``mass``, and ``exact_density``, the exact minimiser, where it is known. On
+        ``iteration``: the history. Scalars: ``final_energy``, ``converged``, ``residual``.
+
+    Examples
+    --------
+    >>> import meanfield as mf
+    >>> from meanfield.equilibria.mirror_descent import minimize
+    >>> found = minimize(mf.lebedev(15), mf.Interaction([1.0, 1.1, 1.2]))
+    >>> dataset = extremum_dataset(found)
+    >>> dataset.sizes["point"], sorted(dataset.data_vars)[:3]
+    (86, ['applications', 'converged', 'density'])
+    """
+    space, mesh = result.space, isinstance(result.space, Mesh)
+    dataset, place = (mesh_dataset(space), location(space)) if mesh else _points(space)
+    on_nodes = {"units": "1"}
+    if mesh:
+        on_nodes |= {"mesh": TOPOLOGY, "location": place}
+        if place == "face":  # CF knows measures of areas and volumes only
+            on_nodes["cell_measures"] = f"area: {area_name(space)}"
+    values = {
+        "density": (result.density, "density relative to the uniform probability measure"),
+        "mass": (result.masses, "mass of the cell" if mesh else "mass of the point"),
+    }
+    exact = _exact(result)
+    if exact is not None:
+        values["exact_density"] = (exact, "density of the exact minimiser over the sphere")
+    for name, (array, long_name) in values.items():
+        dataset[name] = _series(array, (place,), long_name, **on_nodes)
+        if mesh:
+            coordinates = dataset[area_name(space)].encoding["coordinates"]
+            dataset[name].encoding["coordinates"] = coordinates
+    for name, array in result.history.items():
+        dataset[name] = _series(array, ("iteration",), HISTORY[name])
+    scalars = {
+        "final_energy": (result.energy, "energy of the result"),
+        "residual": (result.residual, "gap of the result over its energy"),
+        "converged": (np.int8(result.converged), "1 if the residual is within the tolerance"),
+    }
+    if result.resolved_degree is not None:
+        name = "harmonics up to this degree are determined in double precision"
+        scalars["resolved_degree"] = (np.int32(result.resolved_degree), name)
+    for name, (value, long_name) in scalars.items():
+        dataset[name] = _series(value, (), long_name)
+    verb = {"minimize": "Minimiser", "maximize": "Maximiser"}[result.parameters["verb"]]
+    title = f"{verb} of the energy of self-attention on {space.name}"
+    dataset.attrs = attributes(title, result.parameters)
+    return dataset
+
+
+def _points(space) -> tuple[xr.Dataset, str]:
+    """The points of a space that has no cells."""
+    n = space.dimension
+    if n > 3:
+        data = {"position": _series(space.points, ("point", "component"), "position")}
+    else:
+        data = {
+            name: _series(space.points[:, axis], ("point",), f"{name} of the point")
+            for axis, name in enumerate("xyz"[:n])
+        }
+    data["quadrature_weight"] = _series(space.weights, ("point",), "share of the sphere")
+    return xr.Dataset(data), "point"
+
+
+def _exact(result) -> np.ndarray | None:
+    """The exact minimiser at the points, where double precision can compute it."""
+    D = result.interaction.D
+    positive = len(D) <= 3 and np.linalg.eigvalsh(D)[0] > 0
+    if result.parameters["verb"] != "minimize" or not positive:
+        return None
+    try:
+        return exact_minimizer(D)(result.space.points)
+    except ComputationError:
+        return None
+
+
+def _series(values, dimensions: tuple[str, ...], long_name: str, **others) -> xr.Variable:
+    attributes = {"long_name": long_name, "units": "1", **others}
+    # Without a fill value NaN stays NaN and integers stay integers.
+    return xr.Variable(dimensions, values, attributes, {"_FillValue": None})
