@@ -50,6 +50,18 @@ class Rates:
     energy_rates: np.ndarray
 
 
+def takes_differences(mesh: Mesh, model: SelfAttention) -> bool:
+    """Whether edge velocities are differences of the potential, so that the energy is monotone.
+
+    Examples
+    --------
+    >>> from meanfield.sphere.meshes import circle
+    >>> takes_differences(circle(8), SelfAttention([1.0, 2.0], V=[[0.0, 1.0], [-1.0, 0.0]]))
+    False
+    """
+    return model.is_gradient and mesh.orthogonal and mesh.skewness <= MAX_SKEWNESS
+
+
 class FiniteVolumes:
     """The semi-discrete equation: masses to their rates of change.
 
@@ -73,8 +85,7 @@ class FiniteVolumes:
         self.bound = model.on(mesh).integrals
         self.slopes = LeastSquares(mesh, mesh.points)
         self.reconstruction = (ConstantReconstruction, LinearReconstruction)[order - 1](mesh)
-        consistent = mesh.orthogonal and mesh.skewness <= MAX_SKEWNESS
-        self.two_point = consistent and model.is_gradient
+        self.two_point = takes_differences(mesh, model)
         if self.two_point:
             self.velocity = TwoPointVelocity(mesh, self.slopes)
         else:

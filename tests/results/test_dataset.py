@@ -273,6 +273,24 @@ def test_damaged_values(saved, name, value, message):
         open_run(saved)
 
 
+def test_flipped_bytes_are_noticed_or_do_not_matter(saved, sphere_run):
+    content = saved.read_bytes()
+    generator = np.random.default_rng(0)
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(content)
+        for place in generator.integers(len(content), size=5):
+            damaged[place] = generator.integers(256)
+        saved.write_bytes(damaged)
+        try:
+            masses = open_run(saved).masses
+        except FileError:
+            refused += 1
+        else:
+            assert np.allclose(masses, sphere_run.masses, rtol=1e-11, atol=0)
+    assert refused > 20
+
+
 @pytest.mark.parametrize("name", ["mass", "time", "mesh", "mesh_face_nodes", "mesh_node_z"])
 def test_missing_variables(saved, name):
     with h5py.File(saved, "r+") as file:
