@@ -22,6 +22,8 @@ from meanfield.dynamics.particles import evolve_particles, transformer
 from meanfield.dynamics.verification import verify
 from meanfield.equilibria.exact import exact_minimizer
 from meanfield.equilibria.extremizers import extremizers, four_point_angle
+from meanfield.equilibria.extremum import Extremum
+from meanfield.equilibria.mirror_descent import kullback_leibler, maximize, minimize
 from meanfield.equilibria.perturbation import perturbed_minimizer
 from meanfield.measures import Measure
 from meanfield.model.attention import SelfAttention
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CharacteristicEvolution",
     "Evolution",
+    "Extremum",
     "Interaction",
     "Measure",
     "Mesh",
@@ -59,7 +62,10 @@ __all__ = [
     "four_point_angle",
     "from_points",
     "icosphere",
+    "kullback_leibler",
     "lebedev",
+    "maximize",
+    "minimize",
     "mixture",
     "open_run",
     "perturbed_minimizer",

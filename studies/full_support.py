@@ -26,7 +26,7 @@ CIRCLE = (0.1, 10.0)  # range of l1, l2
 SPHERE = (1.0, 4.0)  # range of l2, l3 for l1 = 1
 RATIOS = (1.05, 16.0)
 SCALES = (0.1, 1.0, 10.0)  # values of l1 for curves over the ratio
-DIGITS = ((1.0, 8.0, 30), (0.1, 0.8, 30))  # l1, l2 and decimal digits
+DIGITS = ((1.0, 12.0, 36), (10.0, 40.0, 40))  # l1, l2 and decimal digits
 MARGIN = 100.0
 DOUBLE = 13  # digits that double precision keeps of the coefficients
 
@@ -93,14 +93,14 @@ def main(output="output", resolution: int = 30) -> dict[str, float]:
     output : path-like
         Folder of ``full_support.png`` and ``full_support.npz``.
     resolution : int
-        Number of eigenvalues on S^1; a fourth of it, at least two, on S^2. Below 20, nothing is
+        Number of eigenvalues on S^1; a fourth of it, at least three, on S^2. Below 20, nothing is
         computed in more digits.
     """
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     eigenvalues, circle = circle_map(resolution)
     ratios, curves, limit = ratio_curves(resolution)
-    coarse, sphere = sphere_map(max(2, resolution // 4))
+    coarse, sphere = sphere_map(max(3, resolution // 4))
     digits = np.array(
         [
             (l1, l2, *smallest_density([l1, l2], precision))
@@ -137,9 +137,9 @@ def draw(eigenvalues, circle, ratios, curves, limit, coarse, sphere, digits) -> 
         middle.semilogy(ratios, row, ".-", ms=4, label=f"$\\lambda_1$ = {scale:g}")
     if len(digits):
         middle.semilogy(digits[:, 1] / digits[:, 0], digits[:, 2], "k*", ms=9,
-                        label="30 digits")  # fmt: skip
+                        label="36 and 40 digits")  # fmt: skip
     middle.set(xlabel="$\\lambda_2/\\lambda_1$", ylabel="smallest density")
-    middle.set_title("$S^1$: decided in double precision")
+    middle.set_title("$S^1$: fall with the ratio of eigenvalues", fontsize=10)
     middle.grid(color="0.9")
     middle.legend(fontsize=8)
     draw_map(right, coarse, sphere, "$S^2$: D = diag(1, $\\lambda_2$, $\\lambda_3$)")

@@ -15,7 +15,8 @@ HISTORY = {
     "applications": "applications of the kernel so far",
     "log_energy": "logarithm of the energy",
     "energy": "energy, int int exp(x.Dy) dmu dmu",
-    "gap": "2 (E - min Z), for a maximum 2 (max Z - E): bounds the error of a convex energy",
+    "gap": "2 (E - min Z), which bounds the energy minus its minimum",
+    "stationarity": "2 (E - min Z), for a maximum 2 (max Z - E)",
 }
 
 
@@ -32,7 +33,8 @@ def extremum_dataset(result) -> xr.Dataset:
         On the cells of a mesh (UGRID) or the dimension ``point`` with ``x``, ``y``, ``z`` and
         ``quadrature_weight``: ``density``, relative to the uniform probability measure,
         ``mass``, and ``exact_density``, the exact minimiser, where it is known. On
-        ``iteration``: the history. Scalars: ``final_energy``, ``converged``, ``residual``.
+        ``iteration``: the history, with ``stationarity`` for ``gap`` where it certifies
+        nothing. Scalars: ``final_energy``, ``converged``, ``residual``.
 
     Examples
     --------
@@ -63,6 +65,7 @@ def extremum_dataset(result) -> xr.Dataset:
             coordinates = dataset[area_name(space)].encoding["coordinates"]
             dataset[name].encoding["coordinates"] = coordinates
     for name, array in result.history.items():
+        name = "stationarity" if name == "gap" and not result.certified else name
         dataset[name] = _series(array, ("iteration",), HISTORY[name])
     scalars = {
         "final_energy": (result.energy, "energy of the result"),

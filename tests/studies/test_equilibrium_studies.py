@@ -48,7 +48,7 @@ def test_full_support(study, tmp_path):
     found = study("full_support").main(tmp_path, resolution=6)
     assert found["negative"] == 0
     assert 0 < found["smallest_circle"] < 1e-3
-    assert 0 < found["smallest_sphere"] < 1
+    assert 0 < found["smallest_sphere"] < 0.1  # diag(1, 1, 2.5)
     assert found["limit_error"] < 0.2  # l1 = 0.1 is near the limit of small D, not at it
     arrays = np.load(tmp_path / "full_support.npz")
     np.testing.assert_allclose(np.diag(arrays["circle"]), 1, atol=1e-12)
