@@ -9,7 +9,7 @@ Examples
 >>> model = mf.SelfAttention([1.0, 2.0], sign=-1)
 >>> run = mf.evolve(mf.circle(64), model, mf.von_mises_fisher([1, 1], 2.0), t_end=0.5)
 >>> round(float(run.energy[-1]), 2)
-1.53
+2.11
 """
 
 from meanfield import errors

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +14,18 @@ import typer
 from meanfield import cli_options as options
 from meanfield import cli_parsing as parsing
 from meanfield.cli_analysis import theory_command, verify_command
+from meanfield.cli_minimize import minimize_command
+from meanfield.cli_particles import particles_command
+from meanfield.cli_pictures import check_movie, check_picture, draw, film, say
 from meanfield.dynamics.characteristics import evolve_characteristics
 from meanfield.dynamics.evolution import (
+    UnresolvedWarning,
     check_arguments,
     initial_masses,
     run_parameters,
     unresolved,
 )
-from meanfield.dynamics.finite_volume import MAX_SKEWNESS, frames
+from meanfield.dynamics.finite_volume import frames, takes_differences
 from meanfield.dynamics.timestepping import Frame, save_times, with_progress
 from meanfield.errors import ComputationError, FileError, InputError, MeshError
 from meanfield.model.attention import SelfAttention
@@ -86,13 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _fail(status: int, message: str) -> int:
-    _say("error", message)
+    say("error", message)
     return status
-
-
-def _say(kind: str, message: str) -> None:
-    """One line on the standard error stream."""
-    print(f"meanfield: {kind}: {' '.join(message.split())}", file=sys.stderr)
 
 
 def _show_version(wanted: bool) -> None:
@@ -133,6 +132,7 @@ def evolve(
     cfl: Annotated[float, typer.Option(help="CFL number, in (0, 0.5].")] = 0.45,
     output: options.Output = Path("run.nc"),
     plot: options.Picture = None,
+    movie: options.Movie = None,
     overwrite: options.Overwrite = False,
 ) -> int:
     """Evolve a density by the mean-field equation and save it as NetCDF.
@@ -144,11 +144,12 @@ def evolve(
     model = options.build_model(D, sign, V, unnormalized)
     times = save_times(t_end, parsing.parse_save(save))
     check_output(output, overwrite)
-    _check_picture(plot, overwrite)
+    check_picture(plot, overwrite)
+    check_movie(movie, overwrite)
     cells = parsing.parse_mesh(mesh or ("circle:512" if model.dimension == 2 else "icosphere:5"))
     start = parsing.parse_density(density)
     if not isinstance(cells, Mesh):
-        return _evolve_nodes(cells, model, start, times, output, plot, overwrite)
+        return _evolve_nodes(cells, model, start, times, output, plot, movie, overwrite)
     check_arguments(cells, model, order, cfl)
     masses, factor = initial_masses(cells, start)
     parameters = run_parameters(cells, model, start, times, order, cfl, factor)
@@ -164,21 +165,27 @@ def evolve(
     series = {key: np.array([values[key] for values in audit]) for key in audit[0]}
     print(_summary(cells, model, order, times, series))
     print(f"  {time.perf_counter() - began:.1f} s; written: {output}")
-    if plot is not None:
-        _draw(open_frames(output), plot, overwrite)
+    if plot is not None or movie is not None:
+        with open_frames(output) as run:
+            draw(run, plot, overwrite)
+            film(run, movie, overwrite)
     return 0
 
 
-def _evolve_nodes(space, model, density, times, output, plot, overwrite) -> int:
+def _evolve_nodes(space, model, density, times, output, plot, movie, overwrite) -> int:
     """Characteristics: one integration, saved when it is complete."""
     began = time.perf_counter()
-    run = evolve_characteristics(space, model, density, times[-1], times, progress=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnresolvedWarning)
+        run = evolve_characteristics(space, model, density, times[-1], times, progress=True)
+    for warning in caught:
+        say("warning", str(warning.message))
     dataset = run.to_dataset()
     save_dataset(dataset, output, overwrite)
     print(run)
     print(f"  {time.perf_counter() - began:.1f} s; written: {output}")
-    if plot is not None:
-        _draw(dataset, plot, overwrite)
+    draw(dataset, plot, overwrite)
+    film(dataset, movie, overwrite)
     return 0
 
 
@@ -203,7 +210,7 @@ def show_mesh(
     """Show the statistics of a mesh, write it, draw it."""
     if output is not None:
         check_output(output, overwrite)
-    _check_picture(plot, overwrite)
+    check_picture(plot, overwrite)
     cells = parsing.parse_mesh(name)
     if not isinstance(cells, Mesh):
         raise MeshError(f"{name} has {len(cells)} nodes but no cells: it is no mesh")
@@ -211,8 +218,7 @@ def show_mesh(
     if output is not None:
         write_mesh(cells, output, overwrite)
         print(f"  written: {output}")
-    if plot is not None:
-        _draw(mesh_dataset(cells), plot, overwrite)
+    draw(mesh_dataset(cells), plot, overwrite)
 
 
 @app.command(epilog="Example: meanfield info run.nc")
@@ -260,7 +266,7 @@ def _points_summary(dataset) -> str:
 
 
 @app.command("plot", epilog="Example: meanfield plot run.nc --output run.png")
-def draw(
+def plot_file(
     file: Annotated[Path, typer.Argument(metavar="FILE.nc", help="A saved run or mesh.")],
     output: Annotated[
         Path | None,
@@ -273,7 +279,7 @@ def draw(
     from meanfield.plots_points import plot_dataset
 
     output = output or file.with_suffix(".png")
-    _check_picture(output, overwrite)
+    check_picture(output, overwrite)
     with open_netcdf(file) as stored:
         kind = stored_verb(stored)
         if kind not in (None, "evolve", "mesh"):
@@ -292,36 +298,23 @@ app.command(
     "--mesh icosphere:5 --error 1e-4",
 )(verify_command)
 app.command("theory", epilog="Example: meanfield theory --D -1,0.2,0.5")(theory_command)
-
-
-def _check_picture(path: Path | None, overwrite: bool) -> None:
-    if path is not None:
-        from meanfield.plots import picture_format
-
-        picture_format(path)
-        check_output(path, overwrite)
-
-
-def _draw(dataset, path: Path, overwrite: bool) -> None:
-    """Make the picture of a result that is already safe: a failure is only a warning."""
-    try:
-        from meanfield.plots import save_figure
-        from meanfield.plots_points import plot_dataset
-
-        save_figure(plot_dataset(dataset), path, overwrite)
-    except Exception as error:
-        _say("warning", f"the picture {path} could not be made: {reason(error)}")
-    else:
-        print(f"  picture: {path}")
+app.command(
+    "particles",
+    epilog="Example: meanfield particles --D 0.5,1,2 --points 100 --t-end 10 --output run.nc "
+    "--plot run.png --movie run.gif",
+)(particles_command)
+app.command(
+    "minimize",
+    epilog="Example: meanfield minimize --D 1,1.5 --mesh circle:256 --output min.nc --plot min.png",
+)(minimize_command)
 
 
 def _summary(mesh: Mesh, model: SelfAttention, order: int, times, audit: dict) -> str:
     """What a run did, in a few lines; a warning goes to the standard error stream."""
     warning = unresolved(mesh, Frame(times[-1], None, {key: v[-1] for key, v in audit.items()}))
     if warning:
-        _say("warning", warning)
-    consistent = mesh.orthogonal and mesh.skewness <= MAX_SKEWNESS
-    velocity = "two-point" if consistent and model.is_gradient else "field"
+        say("warning", warning)
+    velocity = "two-point" if takes_differences(mesh, model) else "field"
     name = "energy" if np.isfinite(audit["energy"]).all() else "log_energy"
     energy, dissipation = audit[name], audit["dissipation"]
     lines = [

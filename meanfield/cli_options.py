@@ -34,6 +34,10 @@ EndTime = Annotated[float, typer.Option(help="Final time, > 0.")]
 Order = Annotated[int, typer.Option(help="Order of the scheme, 1 or 2.")]
 Output = Annotated[Path, typer.Option(metavar="FILE.nc", help="Result.")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Picture.")]
+Movie = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.gif|FILE.mp4", help="Movie of the frames; .mp4 needs ffmpeg."),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 
 

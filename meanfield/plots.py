@@ -1,4 +1,4 @@
-"""Pictures of datasets. The only module that imports matplotlib.
+"""Pictures of runs on meshes; `plots_points` and `movies` build on them.
 
 Figures are made without pyplot, so they need no display and leave no global state. The sphere is
 drawn as two hemispheres in Lambert's azimuthal projection, which keeps areas: every cell is
@@ -365,7 +365,7 @@ def _series(figure, places, dataset: xr.Dataset) -> None:
     upper = ("energy", "energy E") if moderate else ("log_energy", "log E")
     lower = ("dissipation", "dissipation")
     if not np.isfinite(dissipation).any():
-        lower = ("min_density", "smallest density")
+        lower = ("min_density", "smallest density") if "min_density" in dataset else upper
     panels = figure.add_subplot(places[0]), figure.add_subplot(places[1])
     panels[0].sharex(panels[1])
     for panel, (name, label), colour in zip(panels, (upper, lower), ("C0", "C1"), strict=True):

@@ -121,10 +121,11 @@ def plot_extremum(dataset: xr.Dataset) -> Figure:
         plots._name_views(axes, plots.VIEWPOINT)
     panel = figure.add_subplot(places)
     steps = dataset["applications"].values
-    gap = dataset["gap"].values if "gap" in dataset else np.full(len(steps), np.nan)
+    name = next((name for name in ("gap", "stationarity") if name in dataset), None)
+    gap = dataset[name].values if name else np.full(len(steps), np.nan)
     if (gap > 0).any():
         panel.semilogy(steps, np.where(gap > 0, gap, np.nan), ".-", color="C0", markersize=3)
-        panel.set_ylabel("gap: bound of E - min E")
+        panel.set_ylabel("certified gap" if name == "gap" else name)
     else:
         panel.plot(steps, dataset["log_energy"].values, ".-", color="C0", markersize=3)
         panel.set_ylabel("log E")
@@ -210,10 +211,11 @@ def _pair_angles(panel, times, points) -> None:
 def _density_over_angle(panel, dataset: xr.Dataset) -> None:
     order = np.argsort(dataset["theta"].values)
     angle = dataset["theta"].values[order]
-    panel.plot(angle, dataset["density"].values[order], color="C0", label="found")
+    closed, order = np.append(angle, angle[0] + 2 * np.pi), np.append(order, order[0])
+    panel.plot(closed, dataset["density"].values[order], color="C0", label="found")
     if "exact_density" in dataset:
         exact = dataset["exact_density"].values[order]
-        panel.plot(angle, exact, "--", color="C1", label="exact")
+        panel.plot(closed, exact, "--", color="C1", label="exact")
         panel.legend(frameon=False)
     panel.set(xlim=(0, 2 * np.pi), xlabel="angle θ", ylabel="density (uniform is 1)")
     panel.set_xticks(np.arange(5) * np.pi / 2, ["0", "π/2", "π", "3π/2", "2π"])
@@ -227,6 +229,7 @@ def _energy(figure, places, dataset: xr.Dataset) -> None:
     if "start" in dataset.dims:
         dataset = dataset.isel(start=0)
     if "dissipation" not in dataset:
-        rate = np.abs(np.gradient(dataset["energy"].values, dataset["time"].values))
+        energy, times = dataset["energy"].values, dataset["time"].values
+        rate = np.abs(np.gradient(energy, times)) if len(times) > 1 else np.full(1, np.nan)
         dataset = dataset.assign(dissipation=("time", rate / 2))
     plots._series(figure, places, dataset)
