@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -103,16 +104,20 @@ def print_speed() -> None:
 
 def one_level(level: int) -> None:
     """Time of a potential, and peak memory of everything; run in a process of its own."""
-    import resource
-
     mesh = mf.icosphere(level, centroidal=False)
     masses = mf.von_mises_fisher([0.3, -0.5, 0.8], 2.0)(mesh.points) * mesh.weights
     masses /= masses.sum()
     bound = mf.Interaction([0.5, 1.0, 2.0]).on(mesh)
     bound.log_potential(masses)
     seconds = best(lambda: bound.log_potential(masses), 5)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(mesh.n_cells, seconds, peak)
+    print(mesh.n_cells, seconds, peak_memory())
+
+
+def peak_memory() -> float:
+    """Peak resident memory of this process in GiB (Linux)."""
+    # Not from getrusage, which counts the process that started this one as well.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
 
 
 def growth(levels=(5, 6, 7, 8, 9)):
