@@ -169,19 +169,18 @@ def test_icosahedron_is_regular():
 
 
 @pytest.mark.slow
-def test_level_8_is_quick_and_small():
+def test_level_8_is_small():
     import subprocess
     import sys
 
     code = (
-        "import time, resource; start = time.time(); import meanfield as mf; "
+        "import resource; import meanfield as mf; "
         "mesh = mf.icosphere(8, centroidal=False); "
-        "print(mesh.n_cells, time.time() - start, "
+        "print(mesh.n_cells, "
         "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
     )
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert int(out[0]) == 655_362
-    assert float(out[1]) < 30
-    assert float(out[2]) < 4
+    assert float(out[1]) < 4
