@@ -9,6 +9,7 @@ from meanfield.equilibria.exact import exact_minimizer
 from meanfield.errors import ComputationError
 from meanfield.results.provenance import attributes
 from meanfield.results.ugrid import TOPOLOGY, area_name, location, mesh_dataset
+from meanfield.results.variables import positions, series
 from meanfield.sphere.meshes import Mesh
 
 HISTORY = {
@@ -60,13 +61,13 @@ def extremum_dataset(result) -> xr.Dataset:
     if exact is not None:
         values["exact_density"] = (exact, "density of the exact minimiser over the sphere")
     for name, (array, long_name) in values.items():
-        dataset[name] = _series(array, (place,), long_name, **on_nodes)
+        dataset[name] = series(array, (place,), long_name, **on_nodes)
         if mesh:
             coordinates = dataset[area_name(space)].encoding["coordinates"]
             dataset[name].encoding["coordinates"] = coordinates
     for name, array in result.history.items():
         name = "stationarity" if name == "gap" and not result.certified else name
-        dataset[name] = _series(array, ("iteration",), HISTORY[name])
+        dataset[name] = series(array, ("iteration",), HISTORY[name])
     scalars = {
         "final_energy": (result.energy, "energy of the result"),
         "residual": (result.residual, "gap of the result over its energy"),
@@ -76,7 +77,7 @@ def extremum_dataset(result) -> xr.Dataset:
         name = "harmonics up to this degree are determined in double precision"
         scalars["resolved_degree"] = (np.int32(result.resolved_degree), name)
     for name, (value, long_name) in scalars.items():
-        dataset[name] = _series(value, (), long_name)
+        dataset[name] = series(value, (), long_name)
     verb = {"minimize": "Minimiser", "maximize": "Maximiser"}[result.parameters["verb"]]
     title = f"{verb} of the energy of self-attention on {space.name}"
     dataset.attrs = attributes(title, result.parameters)
@@ -85,15 +86,8 @@ def extremum_dataset(result) -> xr.Dataset:
 
 def _points(space) -> tuple[xr.Dataset, str]:
     """The points of a space that has no cells."""
-    n = space.dimension
-    if n > 3:
-        data = {"position": _series(space.points, ("point", "component"), "position")}
-    else:
-        data = {
-            name: _series(space.points[:, axis], ("point",), f"{name} of the point")
-            for axis, name in enumerate("xyz"[:n])
-        }
-    data["quadrature_weight"] = _series(space.weights, ("point",), "share of the sphere")
+    data = positions(space.points, ("point",), "point")
+    data["quadrature_weight"] = series(space.weights, ("point",), "share of the sphere")
     return xr.Dataset(data), "point"
 
 
@@ -107,9 +101,3 @@ def _exact(result) -> np.ndarray | None:
         return exact_minimizer(D)(result.space.points)
     except ComputationError:
         return None
-
-
-def _series(values, dimensions: tuple[str, ...], long_name: str, **others) -> xr.Variable:
-    attributes = {"long_name": long_name, "units": "1", **others}
-    # Without a fill value NaN stays NaN and integers stay integers.
-    return xr.Variable(dimensions, values, attributes, {"_FillValue": None})
