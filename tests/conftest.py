@@ -1,6 +1,7 @@
-"""Shared fixtures: the real tokens that ship with the project."""
+"""Shared fixtures: the real tokens that ship with the project, and the command."""
 
 import os
+import shlex
 from pathlib import Path
 
 # Before NumPy loads: tests run side by side, and threads of small products only wait.
@@ -23,3 +24,22 @@ def token_points():
         return points / np.linalg.norm(points, axis=1)[:, None], HEADS[head]
 
     return read
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """Run in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def command(capsys):
+    """Run a command line; its status, standard output and error lines."""
+    from meanfield.cli import main
+
+    def run(line):
+        status = main(shlex.split(line))
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err.splitlines()
+
+    return run

@@ -25,22 +25,7 @@ COMMANDS = ("evolve", "mesh", "info", "plot")
 QUICK = "--mesh circle:16 --t-end 0.1 --save 3"
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    """Every command runs in an empty folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def command(capsys):
-    """Run a command line; its status, standard output and error lines."""
-
-    def run(line):
-        status = main(shlex.split(line))
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err.splitlines()
-
-    return run
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def evolve(command, line):
@@ -266,7 +251,7 @@ BAD_RUNS = [
 
 
 @pytest.fixture
-def _bad_files():
+def _bad_files(own_folder):
     Path("bad.csv").write_text("1,2\n3,x\n")
     Path("empty.csv").write_text("\n")
     Path("zero.csv").write_text("x,y\n1,0\n0,0\n")

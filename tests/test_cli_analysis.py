@@ -7,10 +7,7 @@ import xarray as xr
 from meanfield.cli import main
 from meanfield.cli_analysis import resolutions
 
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def test_verify_prints_orders_and_the_resolution_an_error_needs(capsys):

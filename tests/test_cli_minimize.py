@@ -12,28 +12,11 @@ import numpy as np
 import pytest
 
 import meanfield as mf
-from meanfield.cli import main
 from meanfield.cli_minimize import RandomDensity, parse_start
 from meanfield.equilibria.mirror_descent import minimize
 from meanfield.results.ugrid import open_netcdf
 
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    """Every command runs in an empty folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def command(capsys):
-    """Run a command line; its status, standard output and error lines."""
-
-    def run(line):
-        status = main(shlex.split(line))
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err.splitlines()
-
-    return run
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def number(out, pattern):

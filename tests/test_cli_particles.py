@@ -12,28 +12,12 @@ import pytest
 
 import meanfield as mf
 from meanfield import cli_particles, movies
-from meanfield.cli import main
 from meanfield.errors import NonFiniteError
 
 QUICK = "--points 6 --t-end 0.5 --save 3"
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    """Every command runs in an empty folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def command(capsys):
-    """Run a command line; its status, standard output and error lines."""
-
-    def run(line):
-        status = main(shlex.split(line))
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err.splitlines()
-
-    return run
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def particles(command, line):
