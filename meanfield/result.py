@@ -37,7 +37,7 @@ class Result:
         -------
         matplotlib.figure.Figure
         """
-        from meanfield.plots_points import plot_dataset
+        from meanfield.plots import plot_dataset
 
         return plot_dataset(self.to_dataset())
 

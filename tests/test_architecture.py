@@ -18,22 +18,14 @@ FLOOR = {
     "regularity": 4,
     "results": 5,
     "plots": 6,
-    "plots_points": 7,
-    "cli_parsing": 6,
-    "movies": 8,
-    "cli_pictures": 9,
-    "cli_options": 8,
-    "cli_analysis": 9,
-    "cli_particles": 10,
-    "cli_minimize": 10,
-    "cli": 11,
+    "cli": 7,
 }
 ALLOWED_NEIGHBOURS = {("transport", "dynamics")}
 OUTSIDE = {
-    "xarray": {"results", "plots", "plots_points", "movies"},  # pictures name the type only
-    "matplotlib": {"plots", "plots_points", "movies"},
-    "PIL": {"movies"},
-    "typer": {"cli", "cli_options", "cli_analysis", "cli_particles", "cli_minimize"},
+    "xarray": {"results", "plots"},  # pictures name the type only
+    "matplotlib": {"plots"},
+    "PIL": {"plots"},
+    "typer": {"cli"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -72,7 +64,7 @@ def test_imports_run_one_way(path):
         if top != "meanfield" or module == "meanfield":
             continue
         there = module.split(".")[1]
-        if there == here or (late and there in ("results", "plots", "plots_points", "movies")):
+        if there == here or (late and there in ("results", "plots")):
             continue
         assert FLOOR[there] < FLOOR[here] or (here, there) in ALLOWED_NEIGHBOURS, (
             f"{path} imports {module}"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import meanfield as mf
-from meanfield.cli_minimize import RandomDensity, parse_start
+from meanfield.cli.minimize import RandomDensity, parse_start
 from meanfield.equilibria.mirror_descent import minimize
 from meanfield.results.ugrid import open_netcdf
 
@@ -168,7 +168,7 @@ def test_an_interrupt(command, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("meanfield.cli_minimize.minimize", interrupted)
+    monkeypatch.setattr("meanfield.cli.minimize.minimize", interrupted)
     status, out, errors = command("minimize --D 1,2 --mesh circle:16")
     assert (status, out, errors) == (130, "", ["meanfield: error: interrupted"])
 

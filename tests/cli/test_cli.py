@@ -14,9 +14,10 @@ import pytest
 import xarray as xr
 
 import meanfield as mf
-from meanfield import cli, plots
+from meanfield import plots
+from meanfield.cli import evolve as evolve_module
 from meanfield.cli import main
-from meanfield.cli_parsing import parse_density, parse_matrix, parse_mesh
+from meanfield.cli.parsing import parse_density, parse_matrix, parse_mesh
 from meanfield.errors import NonFiniteError
 from meanfield.results.dataset import open_run
 from meanfield.results.ugrid import read_mesh, write_mesh
@@ -268,7 +269,7 @@ def test_bad_input_is_one_line(command, monkeypatch, words, message):
     def computed(*_):
         raise AssertionError("the input is bad: nothing must be computed")
 
-    monkeypatch.setattr(cli, "frames", computed)
+    monkeypatch.setattr(evolve_module, "frames", computed)
     before = {name: Path(name).read_bytes() for name in os.listdir()}
     status, out, errors = command(f"evolve {QUICK} {words}")  # the last of two options counts
     assert status == 2
@@ -282,7 +283,7 @@ def test_bad_input_is_one_line(command, monkeypatch, words, message):
 @pytest.mark.usefixtures("_bad_files")
 @pytest.mark.parametrize("words", ["--output here.nc", "--plot here.png", "--plot a.xyz"])
 def test_outputs_are_checked_before_anything_is_made(command, monkeypatch, words):
-    monkeypatch.delattr("meanfield.cli_parsing.parse_mesh")
+    monkeypatch.delattr("meanfield.cli.parsing.parse_mesh")
     assert command(f"evolve --D 1,2 {QUICK} {words}")[0] == 2
 
 
@@ -321,7 +322,7 @@ def test_a_flow_that_is_too_fast_is_no_bad_input(command):
 
 
 def interrupted_frames(monkeypatch, error, count):
-    original = cli.frames
+    original = evolve_module.frames
 
     def some(*arguments):
         for number, frame in enumerate(original(*arguments)):
@@ -329,7 +330,7 @@ def interrupted_frames(monkeypatch, error, count):
                 raise error
             yield frame
 
-    monkeypatch.setattr(cli, "frames", some)
+    monkeypatch.setattr(evolve_module, "frames", some)
 
 
 def test_a_failed_computation_says_what_is_left(command, monkeypatch):

@@ -7,8 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from meanfield import cli_options as options
-from meanfield import cli_parsing as parsing
+from meanfield.cli import options, parsing
 from meanfield.dynamics.verification import Verification, verify
 from meanfield.equilibria.extremizers import extremizers
 from meanfield.errors import InputError, MeshError

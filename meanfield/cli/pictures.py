@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from meanfield.cli.messages import say
 from meanfield.results.files import check_output, reason
-
-
-def say(kind: str, message: str) -> None:
-    """One line on the standard error stream."""
-    print(f"meanfield: {kind}: {' '.join(message.split())}", file=sys.stderr)
 
 
 def check_picture(path: Path | None, overwrite: bool) -> None:
@@ -22,7 +17,7 @@ def check_picture(path: Path | None, overwrite: bool) -> None:
     FileError
     """
     if path is not None:
-        from meanfield.plots import picture_format
+        from meanfield.plots.meshes import picture_format
 
         picture_format(path)
         check_output(path, overwrite)
@@ -36,7 +31,7 @@ def check_movie(path: Path | None, overwrite: bool) -> None:
     FileError
     """
     if path is not None:
-        from meanfield.movies import movie_format
+        from meanfield.plots.movies import movie_format
 
         movie_format(path)
         check_output(path, overwrite)
@@ -46,8 +41,8 @@ def draw(dataset, path: Path | None, overwrite: bool) -> None:
     """Make the picture of a result that is already safe: a failure is only a warning."""
 
     def make() -> None:
-        from meanfield.plots import save_figure
-        from meanfield.plots_points import plot_dataset
+        from meanfield.plots import plot_dataset
+        from meanfield.plots.meshes import save_figure
 
         save_figure(plot_dataset(dataset), path, overwrite)
 
@@ -58,7 +53,7 @@ def film(dataset, path: Path | None, overwrite: bool) -> None:
     """Make the movie of a result that is already safe: a failure is only a warning."""
 
     def make() -> None:
-        from meanfield.movies import save_movie
+        from meanfield.plots.movies import save_movie
 
         save_movie(dataset, path, overwrite)
 

@@ -9,9 +9,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from meanfield import cli_options as options
-from meanfield import cli_parsing as parsing
-from meanfield.cli_pictures import check_movie, check_picture, draw, film
+from meanfield.cli import options, parsing
+from meanfield.cli.pictures import check_movie, check_picture, draw, film
 from meanfield.dynamics.particle_evolution import ParticleEvolution
 from meanfield.dynamics.particle_methods import METHODS
 from meanfield.dynamics.particle_starts import random_points

@@ -10,9 +10,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from meanfield import cli_options as options
-from meanfield import cli_parsing as parsing
-from meanfield.cli_pictures import check_picture, draw, say
+from meanfield.cli import options, parsing
+from meanfield.cli.messages import say
+from meanfield.cli.pictures import check_picture, draw
 from meanfield.equilibria.extremizers import extremizers
 from meanfield.equilibria.extremum import Extremum
 from meanfield.equilibria.mirror_descent import (
@@ -106,7 +106,7 @@ class RandomDensity:
 
 
 def parse_start(text: str):
-    """A density to start from: random, or what `meanfield.cli_parsing.parse_density` takes.
+    """A density to start from: random, or what `meanfield.cli.parsing.parse_density` takes.
 
     Raises
     ------

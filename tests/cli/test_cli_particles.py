@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import meanfield as mf
-from meanfield import cli_particles, movies
+from meanfield.cli import particles as verb
 from meanfield.errors import NonFiniteError
+from meanfield.plots import movies
 
 QUICK = "--points 6 --t-end 0.5 --save 3"
 
@@ -57,7 +58,7 @@ def test_clusters_are_those_of_theory(command):
 def test_many_clusters_are_not_all_listed(command):
     out = particles(command, "--D 1,1 --points 40 --t-end 1e-3 --save 2 --angle 1e-9")
     assert "clusters (within 1e-09 rad): 40" in out
-    assert out.count("mass 0.025 at ") == cli_particles.LISTED
+    assert out.count("mass 0.025 at ") == verb.LISTED
     assert "and 32 more with the mass 0.8" in out
 
 
@@ -189,7 +190,7 @@ def test_failed_computations(command, monkeypatch):
     def failing(*_, **__):
         raise NonFiniteError("a value became NaN between t = 1 and 2")
 
-    monkeypatch.setattr(cli_particles, "evolve_particles", failing)
+    monkeypatch.setattr(verb, "evolve_particles", failing)
     status, out, errors = command(f"particles --D 1,2 {QUICK}")
     assert (status, out) == (1, "")
     assert errors == ["meanfield: error: a value became NaN between t = 1 and 2"]
@@ -200,7 +201,7 @@ def test_an_interrupt(command, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_particles, "evolve_particles", interrupted)
+    monkeypatch.setattr(verb, "evolve_particles", interrupted)
     status, out, errors = command(f"particles --D 1,2 {QUICK}")
     assert (status, out, errors) == (130, "", ["meanfield: error: interrupted"])
 

@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm
 
 import meanfield as mf
 from meanfield.errors import FileError
-from meanfield.plots import (
+from meanfield.plots.meshes import (
     RIM,
     hemisphere_polygons,
     plot_mesh,

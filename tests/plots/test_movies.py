@@ -14,9 +14,9 @@ from matplotlib.animation import FFMpegWriter
 from PIL import Image
 
 import meanfield as mf
-from meanfield import movies
 from meanfield.errors import FileError, InputError
-from meanfield.movies import movie_format, save_movie
+from meanfield.plots import movies
+from meanfield.plots.movies import movie_format, save_movie
 from meanfield.results.dataset import open_frames
 from meanfield.results.ugrid import mesh_dataset
 
@@ -221,5 +221,5 @@ def test_formats():
 
 
 def test_no_pyplot():
-    script = "import sys, meanfield.movies; sys.exit('matplotlib.pyplot' in sys.modules)"
+    script = "import sys, meanfield.plots.movies; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

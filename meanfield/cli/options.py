@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from meanfield import cli_parsing as parsing
+from meanfield.cli import parsing
 from meanfield.model.attention import SelfAttention
 
 Matrix = Annotated[

@@ -21,9 +21,9 @@ from matplotlib.colors import LogNorm, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from meanfield import plots
 from meanfield.errors import FileError, InputError
-from meanfield.plots_points import ANGLES, TRAJECTORIES, _project, positions
+from meanfield.plots import meshes
+from meanfield.plots.points import ANGLES, TRAJECTORIES, _project, positions
 from meanfield.results.files import replacing
 from meanfield.sphere.geometry import directions, distance
 
@@ -132,7 +132,7 @@ def _palette() -> Image.Image:
     shares = np.linspace(0, 1, 24, endpoint=False)[:, None]
     tints = [(1 - shares) * np.array(to_rgb(name)) + shares for name in ("C0", "C3")]
     greys = np.linspace(0, 1, 32)[:, None].repeat(3, axis=1)
-    bar = colormaps[plots.COLOURS](np.linspace(0, 1, 176))[:, :3]
+    bar = colormaps[meshes.COLOURS](np.linspace(0, 1, 176))[:, :3]
     palette = Image.new("P", (1, 1))
     palette.putpalette(
         np.rint(255 * np.concatenate([bar, greys, *tints])).astype(np.uint8).tobytes()
@@ -176,7 +176,7 @@ def _film(dataset: xr.Dataset) -> _Film:
     times = dataset["time"].values
     numbers = np.linspace(0, len(times) - 1, min(len(times), MAX_FRAMES)).round().astype(int)
     figure, updates = _scene(dataset, numbers)
-    title = plots._typeset(dataset.attrs.get("title", ""))
+    title = meshes._typeset(dataset.attrs.get("title", ""))
 
     def show(number: int) -> None:
         figure.suptitle(f"{title}\nt = {times[number]:.4g}", fontsize=10)
@@ -195,7 +195,7 @@ def _scene(dataset: xr.Dataset, numbers) -> tuple[Figure, list[Update]]:
     points = None if cells else positions(dataset)
     on_circle = "mesh_edge_nodes" in dataset if cells else points.shape[2] == 2
     globe = not on_circle and (cells or points.shape[2] == 3)
-    figure = plots._figure(9.6 if globe else 8.0, 4.0)
+    figure = meshes._figure(9.6 if globe else 8.0, 4.0)
     figure.set_dpi(DPI)
     if globe:
         grid = figure.add_gridspec(1, 4, width_ratios=(1, 1, 0.05, 0.9))
@@ -246,11 +246,11 @@ def _reader(dataset: xr.Dataset) -> Callable[[int], np.ndarray]:
 def _cells(figure, places, dataset: xr.Dataset, numbers) -> Update:
     """The density on two hemispheres of cells."""
     density = _reader(dataset)
-    halves = plots._hemispheres(dataset, plots.VIEWPOINT)
+    halves = meshes._hemispheres(dataset, meshes.VIEWPOINT)
     # The last two values belong to no cell: they make the colours those of all frames.
     values = np.append(density(numbers[0]), _range(dataset, numbers))
-    axes = plots._globe(figure, places, halves, values, DENSITY)
-    plots._name_views(axes, plots.VIEWPOINT)
+    axes = meshes._globe(figure, places, halves, values, DENSITY)
+    meshes._name_views(axes, meshes.VIEWPOINT)
 
     def update(number: int) -> None:
         values = density(number)
@@ -267,22 +267,22 @@ def _points(figure, places, dataset: xr.Dataset, points: np.ndarray) -> Update:
     values, norm = None, None
     if "density" in dataset:
         values = dataset["density"].values
-        norm, extend = plots._norm(values)
+        norm, extend = meshes._norm(values)
         bar = figure.add_subplot(places[2])
-        figure.colorbar(ScalarMappable(norm, plots.COLOURS), bar, extend=extend, label=DENSITY)
+        figure.colorbar(ScalarMappable(norm, meshes.COLOURS), bar, extend=extend, label=DENSITY)
     size = float(np.clip(3000 / points.shape[1], 4, 30))
     step = max(1, points.shape[1] // TRAJECTORIES)
     parts = []
     for panel, sign in zip(axes, (1, -1), strict=True):
-        frame = plots.view_frame(sign * np.asarray(plots.VIEWPOINT))
-        plots._dress(panel, frame, planes=False)
+        frame = meshes.view_frame(sign * np.asarray(meshes.VIEWPOINT))
+        meshes._dress(panel, frame, planes=False)
         for text in panel.texts:
             text.set(color="black", path_effects=[])
         tails = LineCollection([], colors="0.6", linewidths=0.7)
         panel.add_collection(tails, autolim=False)
-        style = {"c": "C3"} if values is None else {"c": [], "cmap": plots.COLOURS, "norm": norm}
+        style = {"c": "C3"} if values is None else {"c": [], "cmap": meshes.COLOURS, "norm": norm}
         parts.append((frame, tails, panel.scatter([], [], s=size, linewidths=0, zorder=3, **style)))
-    plots._name_views(axes, plots.VIEWPOINT)
+    meshes._name_views(axes, meshes.VIEWPOINT)
 
     def update(number: int) -> None:
         for frame, tails, dots in parts:
@@ -302,7 +302,7 @@ def _curve(panel, dataset: xr.Dataset, numbers, points: np.ndarray | None) -> Up
     """The density over the angle, the first one in grey behind it."""
     density = _reader(dataset)
     low_high = _range(dataset, numbers)
-    norm, _ = plots._norm(low_high)
+    norm, _ = meshes._norm(low_high)
 
     def curve(number: int) -> tuple[np.ndarray, np.ndarray]:
         if points is None:

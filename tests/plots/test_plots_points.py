@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import meanfield as mf
-from meanfield.plots_points import _project, plot_dataset, positions
+from meanfield.plots import plot_dataset
+from meanfield.plots.points import _project, positions
 
 
 def test_projection_keeps_areas_and_hides_the_back():

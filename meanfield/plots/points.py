@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from meanfield import plots
+from meanfield.plots import meshes
 from meanfield.sphere.geometry import distance, normalize
 
 if TYPE_CHECKING:
@@ -18,35 +18,6 @@ if TYPE_CHECKING:
 
 TRAJECTORIES = 400  # at most so many are drawn
 ANGLES = 500  # points whose pairwise angles are shown for n > 3
-
-
-def plot_dataset(dataset: xr.Dataset) -> Figure:
-    """The picture that fits a dataset of this package.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        Of ``to_dataset()`` of any result, or read from its file.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Examples
-    --------
-    >>> import meanfield as mf
-    >>> model = mf.SelfAttention([1.0, 2.0], sign=-1)
-    >>> run = mf.evolve_characteristics(mf.circle(16), model, mf.uniform(), 0.1, save=3)
-    >>> len(plot_dataset(run.to_dataset()).axes)
-    4
-    """
-    if "iteration" in dataset.dims:
-        return plot_extremum(dataset)
-    if "point" in dataset.dims:
-        return plot_points(dataset)
-    if "time" in dataset.dims:
-        return plots.plot_run(dataset)
-    return plots.plot_mesh(dataset)
 
 
 def positions(dataset: xr.Dataset) -> np.ndarray:
@@ -77,7 +48,7 @@ def plot_points(dataset: xr.Dataset) -> Figure:
     """
     points = positions(dataset)
     n = points.shape[2]
-    figure = plots._figure(9.6 if n == 3 else 9.0, 5.6 if n == 3 else 4.4, dataset.attrs["title"])
+    figure = meshes._figure(9.6 if n == 3 else 9.0, 5.6 if n == 3 else 4.4, dataset.attrs["title"])
     colours = dataset["density"].values if "density" in dataset else None
     if n == 3:
         grid = figure.add_gridspec(2, 4, width_ratios=(1, 1, 0.05, 1))
@@ -88,7 +59,7 @@ def plot_points(dataset: xr.Dataset) -> Figure:
             axes = _globe(figure, places, points[number], paths, values)
             axes[0].set_ylabel(f"t = {float(dataset['time'][number]):g}", rotation=90)
             if row == 0:
-                plots._name_views(axes, plots.VIEWPOINT)
+                meshes._name_views(axes, meshes.VIEWPOINT)
         _energy(figure, [grid[0, 3], grid[1, 3]], dataset)
         return figure
     grid = figure.add_gridspec(2, 2, width_ratios=(1.5, 1))
@@ -103,7 +74,7 @@ def plot_points(dataset: xr.Dataset) -> Figure:
 
 def plot_extremum(dataset: xr.Dataset) -> Figure:
     """The density of an extremum beside the exact one, and how the iteration came to it."""
-    figure = plots._figure(9.6, 4.4, dataset.attrs["title"])
+    figure = meshes._figure(9.6, 4.4, dataset.attrs["title"])
     if "theta" in dataset:
         grid = figure.add_gridspec(1, 2, width_ratios=(1.5, 1))
         panel, places = figure.add_subplot(grid[0, 0]), grid[0, 1]
@@ -115,10 +86,10 @@ def plot_extremum(dataset: xr.Dataset) -> Figure:
             points = positions(dataset)
             axes = _globe(figure, left, points[0], points[:1], dataset["density"].values)
         else:
-            halves = plots._hemispheres(dataset, plots.VIEWPOINT)
+            halves = meshes._hemispheres(dataset, meshes.VIEWPOINT)
             label = "density (uniform is 1)"
-            axes = plots._globe(figure, left, halves, dataset["density"].values, label)
-        plots._name_views(axes, plots.VIEWPOINT)
+            axes = meshes._globe(figure, left, halves, dataset["density"].values, label)
+        meshes._name_views(axes, meshes.VIEWPOINT)
     panel = figure.add_subplot(places)
     steps = dataset["applications"].values
     name = next((name for name in ("gap", "stationarity") if name in dataset), None)
@@ -138,11 +109,11 @@ def plot_extremum(dataset: xr.Dataset) -> Figure:
 def _globe(figure, places, points, paths, values) -> list:
     """Points on two hemispheres, with the paths that led to them."""
     axes = [figure.add_subplot(place) for place in places[:2]]
-    norm, extend = (None, None) if values is None else plots._norm(values)
+    norm, extend = (None, None) if values is None else meshes._norm(values)
     size = float(np.clip(3000 / len(points), 2, 30))
     for panel, sign in zip(axes, (1, -1), strict=True):
-        frame = plots.view_frame(sign * np.asarray(plots.VIEWPOINT))
-        plots._dress(panel, frame, planes=False)
+        frame = meshes.view_frame(sign * np.asarray(meshes.VIEWPOINT))
+        meshes._dress(panel, frame, planes=False)
         for text in panel.texts:
             text.set(color="black", path_effects=[])
         if len(paths) > 1:
@@ -158,10 +129,10 @@ def _globe(figure, places, points, paths, values) -> list:
             continue
         shown = np.clip(values[seen], norm.vmin, norm.vmax)
         panel.scatter(
-            *flat[seen].T, s=size, c=shown, cmap=plots.COLOURS, norm=norm, linewidths=0, zorder=3
+            *flat[seen].T, s=size, c=shown, cmap=meshes.COLOURS, norm=norm, linewidths=0, zorder=3
         )
     if values is not None:
-        mappable = ScalarMappable(norm, plots.COLOURS)
+        mappable = ScalarMappable(norm, meshes.COLOURS)
         bar = figure.colorbar(mappable, cax=figure.add_subplot(places[2]), extend=extend)
         bar.set_label("density (uniform is 1)")
     return axes
@@ -181,11 +152,11 @@ def _angles_over_time(panel, times, points, colours) -> None:
     for turn in (-2 * np.pi, 0.0, 2 * np.pi):
         panel.plot(times, angle + turn, color="0.7", linewidth=0.5)
     if colours is not None:
-        norm, extend = plots._norm(colours)
+        norm, extend = meshes._norm(colours)
         shown = np.clip(colours[:, ::step], norm.vmin, norm.vmax)
         where = np.repeat(times, angle.shape[1])
         dots = panel.scatter(
-            where, (angle % (2 * np.pi)).ravel(), s=4, c=shown.ravel(), cmap=plots.COLOURS,
+            where, (angle % (2 * np.pi)).ravel(), s=4, c=shown.ravel(), cmap=meshes.COLOURS,
             norm=norm, linewidths=0, zorder=3,
         )  # fmt: skip
         panel.figure.colorbar(dots, ax=panel, extend=extend, label="density (uniform is 1)")
@@ -219,7 +190,7 @@ def _density_over_angle(panel, dataset: xr.Dataset) -> None:
         panel.legend(frameon=False)
     panel.set(xlim=(0, 2 * np.pi), xlabel="angle θ", ylabel="density (uniform is 1)")
     panel.set_xticks(np.arange(5) * np.pi / 2, ["0", "π/2", "π", "3π/2", "2π"])
-    norm, _ = plots._norm(dataset["density"].values)
+    norm, _ = meshes._norm(dataset["density"].values)
     if isinstance(norm, LogNorm):
         panel.set_yscale("log")
 
@@ -232,4 +203,4 @@ def _energy(figure, places, dataset: xr.Dataset) -> None:
         energy, times = dataset["energy"].values, dataset["time"].values
         rate = np.abs(np.gradient(energy, times)) if len(times) > 1 else np.full(1, np.nan)
         dataset = dataset.assign(dissipation=("time", rate / 2))
-    plots._series(figure, places, dataset)
+    meshes._series(figure, places, dataset)

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from meanfield.cli import main
-from meanfield.cli_analysis import resolutions
+from meanfield.cli.analysis import resolutions
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 

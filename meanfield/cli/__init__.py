@@ -1,0 +1,5 @@
+"""The command `meanfield`."""
+
+from meanfield.cli.app import main
+
+__all__ = ["main"]
