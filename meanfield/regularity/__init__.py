@@ -20,6 +20,7 @@ from meanfield.regularity.bounds import (
     key_bound,
     query_bound,
 )
+from meanfield.regularity.certificates import Contraction, certify, certify_bound
 from meanfield.regularity.composition_bounds import (
     attention_lower_bound,
     depth_bound,
@@ -45,6 +46,7 @@ from meanfield.regularity.gaussian_bounds import (
     gaussian_mean_bound,
     gaussian_softmatch_bound,
 )
+from meanfield.regularity.inversion import FixedPoint, attention_block, infinite_depth, invert
 from meanfield.regularity.kernels import Deterministic, Finite, MarkovKernel, Mixture
 from meanfield.regularity.layers import (
     AttentionLayer,
@@ -54,6 +56,7 @@ from meanfield.regularity.layers import (
     layer_of,
     multi_head_attention,
 )
+from meanfield.regularity.lengths import compare_texts, smallest_bound, token_effects
 from meanfield.regularity.local import LocalConstant, local_constant
 from meanfield.regularity.operators import (
     attention_kernel,
@@ -81,10 +84,12 @@ __all__ = [
     "Bilinear",
     "Bound",
     "Box",
+    "Contraction",
     "Custom",
     "Deterministic",
     "FeedForward",
     "Finite",
+    "FixedPoint",
     "Gaussian",
     "Hypothesis",
     "LocalConstant",
@@ -96,12 +101,16 @@ __all__ = [
     "ScaledDotProduct",
     "adversarial_constant",
     "attention",
+    "attention_block",
     "attention_bound",
     "attention_kernel",
     "attention_lower_bound",
     "attention_query_bound",
     "boltzmann_gibbs",
     "causal_mask",
+    "certify",
+    "certify_bound",
+    "compare_texts",
     "cross_attention",
     "cross_attention_bound",
     "depth_bound",
@@ -113,6 +122,8 @@ __all__ = [
     "gaussian_mean_bound",
     "gaussian_softmatch_bound",
     "given_constants",
+    "infinite_depth",
+    "invert",
     "key_bound",
     "layer_of",
     "local_constant",
@@ -126,5 +137,7 @@ __all__ = [
     "projection_bound",
     "query_bound",
     "self_attention",
+    "smallest_bound",
     "softmatch",
+    "token_effects",
 ]
