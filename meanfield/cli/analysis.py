@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
 from meanfield.cli import options, parsing
+from meanfield.cli.comparison import comparison
 from meanfield.dynamics.verification import Verification, verify
 from meanfield.equilibria.extremizers import extremizers
+from meanfield.equilibria.predictions import predict
 from meanfield.errors import InputError, MeshError
+from meanfield.model.attention import SelfAttention
+from meanfield.model.interaction import square_matrix
+from meanfield.results.end_state import EndState, end_state
 
 FAMILIES = ("icosphere", "circle")
 
@@ -87,6 +93,52 @@ def advice(result: Verification, finest: str, error: float) -> str:
     return f"{what} of {error:g} needs {kind}:{need}{beyond}"
 
 
-def theory_command(D: options.Matrix) -> None:
-    """Print what is known of the minimisers and maximisers of the energy for this D."""
-    print(extremizers(parsing.parse_matrix(D)).describe())
+def theory_command(
+    D: Annotated[
+        str | None,
+        typer.Option(
+            "--D",
+            metavar="MATRIX",
+            help=f"Query-key matrix: {parsing.MATRIX_HELP}. With --run, that of the run.",
+        ),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN.nc", help="Compare a saved run or extremum with theory."),
+    ] = None,
+) -> None:
+    """Print what is known of the minimisers and maximisers of the energy for this D.
+
+    With --run: what the flow of the run's sign tends to, the stationary states that are known,
+    and how far from them the run ended.
+    """
+    matrix = None if D is None else square_matrix(parsing.parse_matrix(D))
+    if run is not None:
+        end = end_state(run)
+        print(compared(matrix, end, run))
+    elif matrix is None:
+        raise InputError("give --D MATRIX, --run RUN.nc, or both")
+    else:
+        print(extremizers(matrix).describe())
+
+
+def compared(D, end: EndState, run) -> str:
+    """Prediction and comparison for the end state of a run.
+
+    Raises
+    ------
+    InputError
+        If D is not that of the run, or the run has no sign or several heads.
+    """
+    model = end.model
+    if not isinstance(model, SelfAttention):
+        raise InputError(f"{run} has several heads: theory knows the energy of one D only")
+    if D is not None and (D.shape != model.D.shape or not np.allclose(D, model.D, rtol=1e-12)):
+        raise InputError(f"--D is not the D of {run}: leave it out")
+    if model.sign is None:
+        raise InputError(
+            f"{run} has a value matrix V that is not D or -D: its flow follows no energy, there "
+            "is nothing to compare with"
+        )
+    prediction = predict(model.D, model.sign, model.normalized)
+    return f"{prediction.describe()}\n\n{comparison(prediction, end, str(run))}"
