@@ -11,34 +11,39 @@ import numpy as np
 import typer
 
 from meanfield.cli import options, parsing
-from meanfield.cli.messages import FAILED, INTERRUPTED, fail, say
+from meanfield.cli.messages import fail, say
 from meanfield.cli.pictures import check_movie, check_picture, draw, film
-from meanfield.dynamics.characteristics import evolve_characteristics
-from meanfield.dynamics.evolution import (
-    UnresolvedWarning,
-    check_arguments,
-    initial_masses,
-    run_parameters,
-    unresolved,
+from meanfield.cli.regularity import Head, matrix_and_density
+from meanfield.cli.surviving import (
+    DEFAULT_CHECKPOINT,
+    Checkpoint,
+    Resume,
+    Signals,
+    kept,
+    survive,
 )
-from meanfield.dynamics.finite_volume import frames, takes_differences
-from meanfield.dynamics.timestepping import Frame, save_times, with_progress
-from meanfield.errors import ComputationError, FileError
+from meanfield.dynamics import characteristics
+from meanfield.dynamics.evolution import UnresolvedWarning, check_arguments, unresolved
+from meanfield.dynamics.finite_volume import takes_differences
+from meanfield.dynamics.node_flow import InitialDensity
+from meanfield.dynamics.timestepping import Frame, save_times
 from meanfield.model.attention import SelfAttention
-from meanfield.results.dataset import open_frames, save_dataset
+from meanfield.results.dataset import open_frames, save_dataset, stored_audit
 from meanfield.results.files import check_output
-from meanfield.results.recording import Recorder
+from meanfield.results.recorded_runs import is_complete, record_evolution
+from meanfield.results.ugrid import open_netcdf
 from meanfield.sphere.meshes import Mesh
 
 
 def evolve_command(
-    D: options.Matrix,
     t_end: options.EndTime,
+    D: options.Matrix = None,
+    head: Head = None,
     sign: options.Sign = None,
     V: options.Value = None,
     unnormalized: options.Unnormalized = False,
     mesh: options.MeshName = None,
-    density: options.Density = "uniform",
+    density: options.Density = None,
     save: Annotated[
         str | None,
         typer.Option(metavar="N|TIMES", help=f"Frames: {parsing.SAVE_HELP}; 21 by default."),
@@ -49,68 +54,99 @@ def evolve_command(
     plot: options.Picture = None,
     movie: options.Movie = None,
     overwrite: options.Overwrite = False,
+    resume: Resume = False,
+    checkpoint: Checkpoint = DEFAULT_CHECKPOINT,
 ) -> int:
     """Evolve a density by the mean-field equation and save it as NetCDF.
 
-    Frames are written as they come; until the run is complete they are in FILE.nc.partial.
-    On a mesh by finite volumes; on lebedev:ORDER the nodes follow characteristics.
+    Frames are written as they come; until the run is complete they are in FILE.nc.partial, and
+    --resume goes on after a stop. On a mesh by finite volumes; on lebedev:ORDER the nodes
+    follow characteristics, in one go.
     """
     began = time.perf_counter()
-    model = options.build_model(D, sign, V, unnormalized)
+    matrix, start = matrix_and_density(D, head, density)
+    model = options.build_model(matrix, sign, V, unnormalized)
     times = save_times(t_end, parsing.parse_save(save))
-    check_output(output, overwrite)
+    check_output(output, overwrite or resume)
+    plot, movie = kept(plot, resume, overwrite), kept(movie, resume, overwrite)
     check_picture(plot, overwrite)
     check_movie(movie, overwrite)
     cells = parsing.parse_mesh(mesh or ("circle:512" if model.dimension == 2 else "icosphere:5"))
-    start = parsing.parse_density(density)
     if not isinstance(cells, Mesh):
-        return _evolve_nodes(cells, model, start, times, output, plot, movie, overwrite)
+        return _evolve_nodes(cells, model, start, times, output, plot, movie, overwrite, resume)
     check_arguments(cells, model, order, cfl)
-    masses, factor = initial_masses(cells, start)
-    parameters = run_parameters(cells, model, start, times, order, cfl, factor)
-    recorder = Recorder(output, cells, model, times, parameters, overwrite)
-    iterator = with_progress(frames(cells, model, masses, times, order, cfl), len(times), True)
-    try:
-        with recorder:
-            audit = [frame.audit for frame in recorder.record(iterator)]
-    except (ComputationError, FileError) as error:
-        return fail(FAILED, f"{error}; {_remains(recorder)}")
-    except KeyboardInterrupt:
-        return fail(INTERRUPTED, f"interrupted; {_remains(recorder)}")
-    series = {key: np.array([values[key] for values in audit]) for key in audit[0]}
-    print(summary(cells, model, order, times, series))
-    print(f"  {time.perf_counter() - began:.1f} s; written: {output}")
-    if plot is not None or movie is not None:
-        with open_frames(output) as run:
-            draw(run, plot, overwrite)
-            film(run, movie, overwrite)
+
+    def run(stop):
+        return record_evolution(
+            output, cells, model, start, t_end, times, order, cfl, checkpoint, resume, overwrite,
+            progress=True, stop=stop,
+        )  # fmt: skip
+
+    recorded = survive(output, run)
+    if isinstance(recorded, int):
+        return recorded
+    with open_frames(output) as stored:
+        print(summary(cells, model, order, times, stored_audit(stored)))
+        print(written(output, began, recorded.found))
+        draw(stored, plot, overwrite)
+        film(stored, movie, overwrite)
     return 0
 
 
-def _evolve_nodes(space, model, density, times, output, plot, movie, overwrite) -> int:
+def written(output: Path, began: float, found: bool = False) -> str:
+    """The line that ends a run.
+
+    Examples
+    --------
+    >>> written(Path("run.nc"), 0.0, found=True)
+    '  already complete: run.nc'
+    """
+    if found:
+        return f"  already complete: {output}"
+    return f"  {time.perf_counter() - began:.1f} s; written: {output}"
+
+
+def _evolve_nodes(space, model, density, times, output, plot, movie, overwrite, resume) -> int:
     """Characteristics: one integration, saved when it is complete."""
     began = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
+    if resume and _nodes_complete(space, model, density, times, output, overwrite):
+        with open_netcdf(output) as stored:
+            print(stored.attrs["title"])
+            print(written(output, began, found=True))
+            draw(stored, plot, overwrite)
+            film(stored, movie, overwrite)
+        return 0
+    check_output(output, overwrite)
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        Signals(at_once=True) as signals,
+    ):
         warnings.simplefilter("always", UnresolvedWarning)
-        run = evolve_characteristics(space, model, density, times[-1], times, progress=True)
+        try:
+            run = characteristics.evolve_characteristics(
+                space, model, density, times[-1], times, progress=True
+            )
+        except KeyboardInterrupt:
+            return fail(signals.status, "interrupted; runs on nodes start again from the beginning")
     for warning in caught:
         say("warning", str(warning.message))
     dataset = run.to_dataset()
     save_dataset(dataset, output, overwrite)
     print(run)
-    print(f"  {time.perf_counter() - began:.1f} s; written: {output}")
+    print(written(output, began))
     draw(dataset, plot, overwrite)
     film(dataset, movie, overwrite)
     return 0
 
 
-def _remains(recorder: Recorder) -> str:
-    if not recorder.count:
-        return f"no frame was saved ({recorder.partial} can be removed)"
-    return (
-        f"the last good time is t = {recorder.last_time:g}, the {recorder.count} frames up to it "
-        f"are in {recorder.partial}"
+def _nodes_complete(space, model, density, times, output, overwrite) -> bool:
+    tolerances = characteristics.TOLERANCE, characteristics.TOLERANCE
+    characteristics.check_arguments(space, model, *tolerances)
+    begin = InitialDensity.on(space, density)
+    parameters = characteristics.run_parameters(
+        space, model, density, times, times[-1], *tolerances, begin
     )
+    return is_complete(output, parameters, overwrite)
 
 
 def summary(mesh: Mesh, model: SelfAttention, order: int, times, audit: dict) -> str:

@@ -74,9 +74,14 @@ def _print_parameters(attrs) -> None:
 
 def _points_summary(dataset) -> str:
     """Title, sizes, and the energy, of a result that lives on points."""
+    if "time" in dataset.dims:
+        expected = dataset.sizes["time"]
+        dataset = dataset.isel(time=np.isfinite(dataset["time"].values))
+        if dataset.sizes["time"] < expected:
+            print(f"incomplete, {dataset.sizes['time']} of {expected} frames")
     sizes = ", ".join(f"{count} {name}s" for name, count in dataset.sizes.items())
     lines = [dataset.attrs["title"], f"  {sizes}"]
-    if "log_energy" in dataset and "time" in dataset.dims:
+    if "log_energy" in dataset and dataset.sizes.get("time"):
         time, energy = dataset["time"].values, dataset["log_energy"].values
         lines.append(
             f"  t = {time[0]:g} ... {time[-1]:g}: log energy {np.mean(energy[0]):.8g} ... "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+BAD_INPUT, FAILED, INTERRUPTED, TERMINATED = 2, 1, 130, 143
 
 
 def say(kind: str, message: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,21 +10,24 @@ import numpy as np
 import typer
 
 from meanfield.cli import options, parsing
+from meanfield.cli.evolve import written
 from meanfield.cli.messages import say
 from meanfield.cli.pictures import check_picture, draw
+from meanfield.cli.surviving import DEFAULT_CHECKPOINT, Checkpoint, Resume, kept, survive
 from meanfield.equilibria.extremizers import extremizers
 from meanfield.equilibria.extremum import Extremum
 from meanfield.equilibria.mirror_descent import (
     MAX_ITERATIONS,
     METHODS,
     PAPER_STEP,
-    maximize,
-    minimize,
+    prepare,
 )
 from meanfield.errors import DensityError
 from meanfield.model.interaction import Interaction
-from meanfield.results.dataset import save_dataset
+from meanfield.results.extremum_dataset import stored_extremum
 from meanfield.results.files import check_output
+from meanfield.results.recorded_runs import record_extremum
+from meanfield.results.rerunning import RandomDensity
 
 START_HELP = "uniform, random:SEED, vmf:MEAN:CONCENTRATION, or FILE.csv[:CONCENTRATION]"
 NOT_CONVERGED = 1  # exit status
@@ -50,31 +52,35 @@ def minimize_command(
     output: options.Output = Path("min.nc"),
     plot: options.Picture = None,
     overwrite: options.Overwrite = False,
+    resume: Resume = False,
+    checkpoint: Checkpoint = DEFAULT_CHECKPOINT,
 ) -> int:
     """Minimise or maximise the energy over the densities on a mesh or a quadrature rule.
 
     Prints the energy, how far it can be from the extremum, and what theory knows of it. Without
-    convergence the result is saved too, and the exit status is 1.
+    convergence the result is saved too, and the exit status is 1. --resume goes on after a stop.
     """
     began = time.perf_counter()
     interaction = Interaction(parsing.parse_matrix(D))
-    check_output(output, overwrite)
+    check_output(output, overwrite or resume)
+    plot = kept(plot, resume, overwrite)
     check_picture(plot, overwrite)
     default = "circle:512" if interaction.dimension == 2 else "icosphere:5"
     space = parsing.parse_mesh(mesh or default)
-    search = maximize if maximum else minimize
     begin = None if start is None else parse_start(start)
-    try:
-        found = search(
-            space, interaction, begin, method, tolerance, max_iterations, step, progress=True
-        )
-    except KeyboardInterrupt:
-        raise typer.Abort from None
-    dataset = found.to_dataset()
-    save_dataset(dataset, output, overwrite)
+    sign = -1 if maximum else 1
+    search = prepare(space, interaction, begin, method, tolerance, max_iterations, step, sign)
+    rest = {"checkpoint": checkpoint, "resume": resume, "overwrite": overwrite}
+    recorded = survive(
+        output, lambda stop: record_extremum(output, search, progress=True, stop=stop, **rest)
+    )
+    if isinstance(recorded, int):
+        return recorded
+    found = stored_extremum(output, search)
     print(summary(found))
-    print(f"  {time.perf_counter() - began:.1f} s; written: {output}")
-    draw(dataset, plot, overwrite)
+    print(written(output, began, recorded.found))
+    if plot is not None:
+        draw(found.to_dataset(), plot, overwrite)
     if found.converged:
         return 0
     say(
@@ -84,25 +90,6 @@ def minimize_command(
         f"{output}",
     )
     return NOT_CONVERGED
-
-
-@dataclass(frozen=True)
-class RandomDensity:
-    """Independent exponential values: uniformly random masses where weights are equal.
-
-    Examples
-    --------
-    >>> RandomDensity(1)(np.eye(3)).shape
-    (3,)
-    """
-
-    seed: int
-
-    def __call__(self, x) -> np.ndarray:
-        return np.random.default_rng(self.seed).exponential(size=len(x))
-
-    def parameters(self) -> dict:
-        return {"kind": "random", "seed": self.seed}
 
 
 def parse_start(text: str):
@@ -135,6 +122,7 @@ def summary(found: Extremum) -> str:
 
     Examples
     --------
+    >>> from meanfield.equilibria.mirror_descent import minimize
     >>> from meanfield.sphere.meshes import circle
     >>> print(summary(minimize(circle(64), Interaction([1.0, 1.0]))).splitlines()[-1])
       theory: min E = 1.26606587775 (found - theory: 0.0e+00): only the uniform distribution

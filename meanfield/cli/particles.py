@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Annotated
@@ -10,16 +11,20 @@ import numpy as np
 import typer
 
 from meanfield.cli import options, parsing
+from meanfield.cli.evolve import written
 from meanfield.cli.pictures import check_movie, check_picture, draw, film
+from meanfield.cli.surviving import DEFAULT_CHECKPOINT, Checkpoint, Resume, kept, survive
 from meanfield.dynamics.particle_evolution import ParticleEvolution
 from meanfield.dynamics.particle_methods import METHODS
 from meanfield.dynamics.particle_starts import random_points
-from meanfield.dynamics.particles import evolve_particles, transformer
+from meanfield.dynamics.particles import prepare_flow, prepare_layers
 from meanfield.dynamics.timestepping import save_times
 from meanfield.errors import InputError, PointsError, SizeError
-from meanfield.results.dataset import save_dataset
 from meanfield.results.files import check_output
+from meanfield.results.particle_dataset import particle_evolution
 from meanfield.results.points import read_points
+from meanfield.results.recorded_runs import record_particles
+from meanfield.results.ugrid import open_netcdf
 
 POINTS_HELP = "a number N of random ones, or a file FILE.csv"
 MAX_BYTES = 2**33  # of all frames together
@@ -70,10 +75,13 @@ def particles_command(
     plot: options.Picture = None,
     movie: options.Movie = None,
     overwrite: options.Overwrite = False,
-) -> None:
+    resume: Resume = False,
+    checkpoint: Checkpoint = DEFAULT_CHECKPOINT,
+) -> int:
     """Move particles by self-attention, or send tokens through layers, and save the run.
 
-    Prints energies and clusters; antipodal clusters are two.
+    Prints energies and clusters; antipodal clusters are two. Frames are written as they come;
+    until the run is complete they are in FILE.nc.partial, and --resume goes on after a stop.
     """
     began = time.perf_counter()
     model = options.build_model(D, sign, V, unnormalized)
@@ -81,27 +89,38 @@ def particles_command(
     count = _check_times(t_end, layers, frames, method, tolerance, stationary)
     if not 0 < angle < np.pi:
         raise InputError(f"--angle must be in (0, pi) radians, got {angle:g}")
-    check_output(output, overwrite)
+    check_output(output, overwrite or resume)
+    plot, movie = kept(plot, resume, overwrite), kept(movie, resume, overwrite)
     check_picture(plot, overwrite)
     check_movie(movie, overwrite)
     begin = starting_points(points, model.dimension, seed, starts, count)
-    try:
-        if layers is None:
-            flow = {"method": method or "adaptive", "step": step, "tolerance": tolerance}
-            run = evolve_particles(
-                begin, model, t_end, save=frames, stationary=stationary, progress=True, **flow
-            )
-        else:
-            length = 1.0 if step is None else step
-            run = transformer(begin, model, layers, length, save=frames, progress=True)
-    except KeyboardInterrupt:
-        raise typer.Abort from None
-    dataset = run.to_dataset()
-    save_dataset(dataset, output, overwrite)
-    print(summary(run, angle))
-    print(f"  {time.perf_counter() - began:.1f} s; written: {output}")
-    draw(dataset, plot, overwrite)
-    film(dataset, movie, overwrite)
+    if layers is None:
+        flow = {"method": method or "adaptive", "step": step, "tolerance": tolerance}
+        run = prepare_flow(begin, model, t_end, save=frames, stationary=stationary, **flow)
+    else:
+        run = prepare_layers(begin, model, layers, 1.0 if step is None else step, save=frames)
+    origin = _origin(points, seed, starts)
+    origin = {**run.parameters["start"], **origin}
+    run = dataclasses.replace(run, parameters={**run.parameters, "start": origin})
+    rest = {"checkpoint": checkpoint, "resume": resume, "overwrite": overwrite}
+    recorded = survive(
+        output, lambda stop: record_particles(output, run, progress=True, stop=stop, **rest)
+    )
+    if isinstance(recorded, int):
+        return recorded
+    with open_netcdf(output) as dataset:
+        print(summary(dataset, angle))
+        print(written(output, began, recorded.found))
+        draw(dataset, plot, overwrite)
+        film(dataset, movie, overwrite)
+    return 0
+
+
+def _origin(points: str, seed: int, starts: int | None) -> dict:
+    """Where the starting points come from."""
+    if parsing.parse_numbers(points) is None:
+        return {"kind": "file", "source": points}
+    return {"kind": "random", "count": int(float(points)), "seed": seed, "starts": starts}
 
 
 def _check_times(t_end, layers, save, method, tolerance, stationary) -> int:
@@ -166,18 +185,20 @@ def starting_points(text: str, n: int, seed: int, starts: int | None, frames: in
     return random_points(int(number[0]), n, seed, starts)
 
 
-def summary(run: ParticleEvolution, angle: float) -> str:
-    """What a run did, in a few lines.
+def summary(dataset, angle: float) -> str:
+    """What a saved run did, in a few lines; of the points only the ends are read.
 
     Examples
     --------
+    >>> from meanfield.dynamics.particles import evolve_particles
     >>> from meanfield.model.attention import SelfAttention
     >>> run = evolve_particles([[1.0, 0.0], [0.6, 0.8]], SelfAttention([1.0, 2.0]), t_end=20.0)
-    >>> print(summary(run, 0.05).splitlines()[-1])
+    >>> print(summary(run.to_dataset(), 0.05).splitlines()[-1])
         mass 1 at (0, 1)
     """
-    times, energy = run.times, run.log_energy
-    shown, name = (energy, "log energy") if energy.max() > 9 else (run.energy, "energy")
+    run, times = particle_evolution(dataset.isel(time=[0, -1])), dataset["time"].values
+    name = "log_energy" if dataset["log_energy"].values.max() > 9 else "energy"
+    shown, name = dataset[name].values, name.replace("_", " ")
     shown = shown.reshape(len(times), -1).mean(axis=1)
     many = "" if run.starts is None else f"{run.starts} starts of "
     mean = "" if run.starts is None else "mean "

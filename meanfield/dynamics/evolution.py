@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from meanfield.dynamics.finite_volume import MAX_CFL, frames
-from meanfield.dynamics.timestepping import Frame, save_times, with_progress
+from meanfield.dynamics.timestepping import Frame, save_times, watched
 from meanfield.errors import DensityError, InputError, PointsError, StiffnessError
 from meanfield.measures import Measure, probability_vector
 from meanfield.model.attention import SelfAttention
@@ -43,6 +44,8 @@ class Evolution(Result):
         the mass; ``steps``. NaN where the model has no energy or is no gradient flow.
     parameters : dict
         What rebuilds the run, as far as it is known.
+    state : ndarray, shape (t, 2), or None
+        Accumulated integrals of the audit: with them a run can be continued.
     """
 
     times: np.ndarray
@@ -51,6 +54,7 @@ class Evolution(Result):
     model: SelfAttention
     audit: dict[str, np.ndarray]
     parameters: dict = field(default_factory=dict)
+    state: np.ndarray | None = None
 
     @property
     def energy(self) -> np.ndarray:
@@ -157,9 +161,10 @@ def evolve(
     check_arguments(mesh, model, order, cfl)
     times = save_times(t_end, save)
     masses, factor = initial_masses(mesh, density)
-    iterator = frames(mesh, model, masses, times, order, cfl)
-    saved = list(with_progress(iterator, len(times), progress))
-    parameters = run_parameters(mesh, model, density, times, order, cfl, factor)
+    iterator = frames(mesh, model, masses, times, order, cfl, every_step=True)
+    iterator = watched(iterator, len(times), times[-1], progress)
+    saved = [frame for frame in iterator if frame.saved]
+    parameters = run_parameters(mesh, model, density, times, order, cfl, factor, masses)
     message = unresolved(mesh, saved[-1])
     if message:
         warnings.warn(message, UnresolvedWarning, stacklevel=2)
@@ -175,16 +180,22 @@ def collect(saved: list[Frame], mesh, model, parameters: dict) -> Evolution:
         model=model,
         audit={key: np.array([f.audit[key] for f in saved]) for key in saved[0].audit},
         parameters=parameters,
+        state=np.stack([frame.state for frame in saved]),
     )
 
 
-def run_parameters(mesh, model, density, times, order, cfl, factor) -> dict:
-    """What rebuilds a run, in types that JSON knows."""
+def run_parameters(mesh, model, density, times, order, cfl, factor, masses=None) -> dict:
+    """What rebuilds a run, in types that JSON knows.
+
+    A density that does not describe itself is known by the checksum of the initial masses.
+    """
     describe = getattr(density, "parameters", None)
     if describe is not None:
         density = describe()
     else:
         density = {"kind": "callable" if callable(density) else "masses"}
+        if masses is not None:
+            density["sha256"] = checksum(masses)
     return {
         "verb": "evolve",
         "mesh": mesh.name,
@@ -199,6 +210,20 @@ def run_parameters(mesh, model, density, times, order, cfl, factor) -> dict:
         "order": order,
         "cfl": cfl,
     }
+
+
+def checksum(*arrays: np.ndarray) -> str:
+    """SHA-256 of float64 arrays: equal exactly for equal numbers.
+
+    Examples
+    --------
+    >>> checksum(np.zeros(2)) == checksum(np.zeros(1), np.zeros(1))
+    True
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+    return digest.hexdigest()
 
 
 def initial_masses(mesh: Mesh, density) -> tuple[np.ndarray, float]:

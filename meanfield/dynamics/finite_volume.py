@@ -174,7 +174,14 @@ class FiniteVolumes:
 
 
 def frames(
-    mesh: Mesh, model: SelfAttention, masses, times, order=2, cfl=0.45, start: Frame | None = None
+    mesh: Mesh,
+    model: SelfAttention,
+    masses,
+    times,
+    order: int = 2,
+    cfl: float = 0.45,
+    start: Frame | None = None,
+    every_step: bool = False,
 ) -> Iterator[Frame]:
     """Evolve masses and yield a frame at every save time.
 
@@ -187,8 +194,11 @@ def frames(
     times : ndarray, shape (t,)
         Save times, increasing.
     start : Frame, optional
-        Go on from this frame of an earlier run instead: its time must be one of ``times``,
-        and the frames after it are bit for bit those of an uninterrupted run.
+        Go on from this instant of an earlier run with the same ``times`` instead: the frames
+        after it are bit for bit those of an uninterrupted run. (Times that were not yet
+        reached may differ, if the instant is a saved frame.)
+    every_step : bool
+        Also yield the instant after every step, with ``saved`` False.
 
     Yields
     ------
@@ -216,6 +226,9 @@ def frames(
             rates = scheme.rates(masses)
             if not (np.isfinite(rates.masses).all() and np.isfinite(rates.log_energy)):
                 raise NonFiniteError(f"a value became NaN or infinite after t = {time:g}")
+            if every_step and time < target:
+                audit = {"steps": float(steps), "cfl": float(largest)}
+                yield Frame(float(time), masses, audit, state, saved=False)
         yield Frame(
             float(target), masses, _audit(scheme, masses, rates, state, steps, largest), state
         )

@@ -8,6 +8,10 @@ from scipy.integrate import DOP853
 from meanfield.dynamics.particle_methods import Interval, LayerSteps
 from meanfield.errors import NonFiniteError, StiffnessError
 
+# What DOP853 keeps between two steps, besides its options. K holds the slopes of the last step,
+# from which values within it are interpolated.
+SOLVER_STATE = ("t", "t_old", "h_abs", "h_previous", "y", "y_old", "f", "K")
+
 
 class AdaptiveStarts:
     """Starts that choose their own steps; the interface of `SteppedStarts`.
@@ -37,14 +41,38 @@ class AdaptiveStarts:
             for start in points
         ]
 
-    def advance(self, interval: Interval) -> None:
-        """Go on to the end of the interval."""
-        for index, solver in enumerate(self._solvers):
-            if np.isnan(self.stopped[index]):
-                self._advance(index, solver, interval.end)
+        self._taken = np.zeros(len(points), dtype=int)
+        self._index = 0  # of the start that moves
 
-    def _advance(self, index: int, solver, target: float) -> None:
+    @property
+    def steps(self) -> int:
+        """Steps of the start that took most."""
+        return int(self._taken.max())
+
+    @property
+    def time(self) -> float:
+        """How far the slowest start has come."""
+        return float(min(solver.t for solver in self._solvers))
+
+    def advance(self, interval: Interval, steps: int) -> bool:
+        """Take at most so many more steps; True at the end of the interval."""
+        while self._index < len(self._solvers):
+            index = self._index
+            if np.isnan(self.stopped[index]):
+                steps = self._advance(index, self._solvers[index], interval.end, steps)
+                if steps < 0:
+                    return False
+            self._index += 1
+        self._index = 0
+        return True
+
+    def _advance(self, index: int, solver, target: float, steps: int) -> int:
+        """Move one start; how many steps are left, negative if they did not suffice."""
         while solver.t < target:
+            if steps == 0:
+                return -1
+            steps -= 1
+            self._taken[index] += 1
             message = solver.step()
             if solver.status == "failed":
                 raise StiffnessError(f"at t = {solver.t:g}: {message}; try a larger tolerance")
@@ -52,8 +80,36 @@ class AdaptiveStarts:
                 raise NonFiniteError(f"a value became NaN or infinite after t = {solver.t:g}")
             if self._stationary is not None and self._speeds.speed(solver.y) <= self._stationary:
                 target = self.stopped[index] = min(solver.t, target)
-        y = solver.y if solver.t == target or target == 0 else solver.dense_output()(target)
-        self.points[index] = self._speeds.sphere(y)[:, 0].T
+        if target > 0:  # the start is kept as it was given
+            y = solver.y if solver.t == target else solver.dense_output()(target)
+            self.points[index] = self._speeds.sphere(y)[:, 0].T
+        return steps
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """The state, one row for each start."""
+        count = len(self.points)
+        state = {"points": self.points, "stopped": self.stopped, "steps": self._taken}
+        state["index"] = np.full(count, self._index)
+        for name in SOLVER_STATE:
+            values = [getattr(solver, name) for solver in self._solvers]
+            like = np.zeros_like(self._solvers[0].y if name == "y_old" else 0.0)
+            # Before the first step there is no step before.
+            state[name] = np.stack([like if value is None else value for value in values])
+        return state
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to a snapshot."""
+        self.points, self.stopped = state["points"].copy(), state["stopped"].copy()
+        self._taken, self._index = state["steps"].copy(), int(state["index"][0])
+        for row, solver in enumerate(self._solvers):
+            for name in SOLVER_STATE:
+                value = state[name][row]
+                if name == "K":
+                    solver.K[:] = value
+                else:
+                    setattr(solver, name, value.copy() if value.ndim else float(value))
+            if solver.t >= solver.t_bound:
+                solver.status = "finished"
 
 
 class _Flow:

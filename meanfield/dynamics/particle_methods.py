@@ -215,6 +215,9 @@ class SteppedStarts:
     points : ndarray, shape (starts, N, n)
     stopped : ndarray, shape (starts,)
         When a start stopped; NaN while it moves.
+    time : float
+    steps : int
+        Taken since the beginning.
     """
 
     def __init__(self, points, model, weights, method: ParticleMethod, stationary):
@@ -225,19 +228,47 @@ class SteppedStarts:
         self._moving = np.arange(len(points))
         self._x = np.ascontiguousarray(points.transpose(2, 0, 1))
         self._steps = self._make(self._x.shape)
+        self._done = 0  # steps of the present interval
+        self.time, self.steps = 0.0, 0
 
-    def advance(self, interval: Interval) -> None:
-        """Take the steps of the interval."""
-        done, count, h = 0, interval.count, interval.h
+    def advance(self, interval: Interval, steps: int) -> bool:
+        """Take at most so many more steps, a multiple of `CHECK`; True at the interval's end."""
+        h, last = interval.h, min(interval.count, self._done + steps)
         with np.errstate(all="ignore"):  # what is not finite is found at the next frame
-            while done < count and len(self._moving):
-                block = count - done if self._stationary is None else min(CHECK, count - done)
+            while self._done < last and len(self._moving):
+                rest = last - self._done
+                block = rest if self._stationary is None else min(CHECK, rest)
                 for _ in range(block):
                     self._steps.step(self._x, h)
-                done += block
+                self._done += block
+                self.steps += block
+                self.time = interval.start + self._done * h
                 if self._stationary is not None:
-                    self._retire(interval.start + done * h)
+                    self._retire(self.time)
         self.points[self._moving] = self._x.transpose(1, 2, 0)
+        complete = self._done >= interval.count or not len(self._moving)
+        if complete:
+            self._done, self.time = 0, interval.end
+        return complete
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """The state, one row for each start."""
+        rows = np.full(len(self.points), 1)
+        return {
+            "points": self.points,
+            "stopped": self.stopped,
+            "done": rows * self._done,
+            "steps": rows * self.steps,
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go back to a snapshot."""
+        self.points, self.stopped = state["points"].copy(), state["stopped"].copy()
+        self._done, self.steps = int(state["done"][0]), int(state["steps"][0])
+        self._moving = np.flatnonzero(np.isnan(self.stopped))
+        self._x = np.ascontiguousarray(self.points[self._moving].transpose(2, 0, 1))
+        if len(self._moving):
+            self._steps = self._make(self._x.shape)
 
     def _retire(self, time: float) -> None:
         """Take starts that stand still out of the computation."""

@@ -3,47 +3,85 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from meanfield.dynamics.evolution import MAX_SPEED
-from meanfield.dynamics.particle_adaptive import AdaptiveStarts
+from meanfield.dynamics.evolution import MAX_SPEED, checksum
 from meanfield.dynamics.particle_evolution import ParticleEvolution
-from meanfield.dynamics.particle_fields import chunk_size, heads_of
-from meanfield.dynamics.particle_methods import Interval, SteppedStarts, fixed_step_method
+from meanfield.dynamics.particle_fields import heads_of
+from meanfield.dynamics.particle_groups import make_groups, parts, progress, snapshot_of
+from meanfield.dynamics.particle_methods import CHECK
+from meanfield.dynamics.particle_plan import Plan, even_intervals, make_plan, positive, whole
 from meanfield.dynamics.particle_starts import particle_weights, starting_points
-from meanfield.dynamics.timestepping import DEFAULT_FRAMES, save_times, with_progress
+from meanfield.dynamics.timestepping import DEFAULT_FRAMES, watched
 from meanfield.errors import InputError, NonFiniteError, StiffnessError
 from meanfield.model.attention import SelfAttention
 from meanfield.model.heads import MultiHead
 
-DEFAULT_STEP = 0.05
-DEFAULT_TOLERANCE = 1e-8
-SMALLEST_TOLERANCE = 1e-13  # below it round-off decides about the steps
-WHOLE = 1e-9  # a number of steps this close to a whole one is whole
-
 
 @dataclass(frozen=True, eq=False)
 class ParticleFrame:
-    """One saved instant: time, points (starts, N, n), and when each start stopped, or NaN."""
+    """One instant of a run of particles.
+
+    Attributes
+    ----------
+    time : float
+    points : ndarray, shape (starts, N, n), or None between save times
+    stopped : ndarray, shape (starts,)
+        When each start stopped, or NaN.
+    steps : int
+        Taken so far, by the start that took most.
+    snapshot : callable
+        Gives the instant as named arrays, for a checkpoint; valid until the next instant.
+    saved : bool
+        Whether this is a save time.
+    """
 
     time: float
-    points: np.ndarray
+    points: np.ndarray | None
     stopped: np.ndarray
+    steps: int
+    snapshot: Callable[[], dict[str, np.ndarray]]
+    saved: bool = True
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How a run goes: its intervals between frames, and the options that matter in them."""
+@dataclass(frozen=True, eq=False)
+class ParticleRun:
+    """A run of particles that is about to begin: what it starts from and how it goes."""
 
-    intervals: tuple[Interval, ...]
-    method: str
-    step: float | None = None
-    tolerance: float | None = None
-    stationary: float | None = None
+    points: np.ndarray
+    model: object
+    weights: np.ndarray
+    plan: Plan
+    parameters: dict
+
+    def frames(self, start: dict | None = None) -> Iterator[ParticleFrame]:
+        """The instants of the run: see `particle_frames`."""
+        return particle_frames(self.points, self.model, self.weights, self.plan, start)
+
+    def compute(self, progress: bool) -> ParticleEvolution:
+        """All of the run at once, in memory."""
+        intervals = self.plan.intervals
+        frames = watched(self.frames(), len(intervals), intervals[-1].end, progress)
+        saved = [frame for frame in frames if frame.saved]
+        times = np.array([frame.time for frame in saved])
+        return self.evolution(times, np.stack([frame.points for frame in saved]), saved[-1].stopped)
+
+    def evolution(self, times, points, stopped) -> ParticleEvolution:
+        """Frames of this run, shape (t, starts, N, n), to a `ParticleEvolution`."""
+        ensemble = self.points.ndim == 3
+        return ParticleEvolution(
+            times=times,
+            points=points if ensemble else points[:, 0],
+            weights=self.weights,
+            model=self.model,
+            stopped=stopped if ensemble else stopped[0],
+            parameters=self.parameters,
+        )
 
 
 def evolve_particles(
@@ -116,12 +154,29 @@ def evolve_particles(
     >>> round(float(np.arccos(run.points[-1, 0] @ run.points[-1, 1])), 6)
     0.407461
     """
+    flow = prepare_flow(
+        points, model, t_end, weights, method, step, save, tolerance, stationary, normalize
+    )
+    return flow.compute(progress)
+
+
+def prepare_flow(
+    points,
+    model,
+    t_end: float,
+    weights=None,
+    method: str = "adaptive",
+    step: float | None = None,
+    save=None,
+    tolerance: float | None = None,
+    stationary: float | None = None,
+    normalize: bool = False,
+) -> ParticleRun:
+    """Check the arguments of `evolve_particles`; nothing is computed yet."""
     check_model(model)
     points = starting_points(points, model.dimension, normalize)
     weights = particle_weights(weights, points.shape[-2])
     plan = make_plan(t_end, save, method, step, tolerance, stationary)
-    frames = particle_frames(points, model, weights, plan)
-    saved = list(with_progress(frames, len(plan.intervals), progress))
     parameters = {
         "verb": "evolve_particles",
         "t_end": float(t_end),
@@ -131,7 +186,7 @@ def evolve_particles(
         "tolerance": plan.tolerance,
         "stationary": plan.stationary,
     }
-    return collect(saved, points.ndim == 3, model, weights, parameters)
+    return _prepared(points, model, weights, plan, parameters)
 
 
 def transformer(
@@ -181,23 +236,40 @@ def transformer(
     >>> (run.points[-1] * 10**0.5).round(12).tolist()
     [[3.0, 1.0], [1.0, 3.0]]
     """
+    return prepare_layers(points, model, layers, step, weights, save, normalize).compute(progress)
+
+
+def prepare_layers(
+    points,
+    model,
+    layers: int,
+    step: float = 1.0,
+    weights=None,
+    save: int | None = None,
+    normalize: bool = False,
+) -> ParticleRun:
+    """Check the arguments of `transformer`; nothing is computed yet."""
     check_model(model, steps=False)
     points = starting_points(points, model.dimension, normalize)
     weights = particle_weights(weights, points.shape[-2])
-    layers = _whole(layers, "layers", 1)
-    step = _positive(step, "step")
-    frames = layers + 1 if save is None else _whole(save, "save", 2)
-    plan = Plan(
-        tuple(_even_intervals(layers, layers * step, step, frames)), "projected_euler", step
-    )
-    iterator = particle_frames(points, model, weights, plan)
-    saved = list(with_progress(iterator, len(plan.intervals), progress))
+    layers = whole(layers, "layers", 1)
+    step = positive(step, "step")
+    frames = layers + 1 if save is None else whole(save, "save", 2)
+    plan = Plan(tuple(even_intervals(layers, layers * step, step, frames)), "projected_euler", step)
     parameters = {"verb": "transformer", "layers": layers, "step": step, "save": frames}
-    return collect(saved, points.ndim == 3, model, weights, parameters)
+    return _prepared(points, model, weights, plan, parameters)
 
 
-def particle_frames(points, model, weights, plan: Plan) -> Iterator[ParticleFrame]:
-    """Evolve particles and yield a frame at the end of every interval of the plan.
+def _prepared(points, model, weights, plan: Plan, parameters: dict) -> ParticleRun:
+    start = {"kind": "points", "sha256": checksum(points, weights)}
+    parameters = {**parameters, "start": start, **model_parameters(model)}
+    return ParticleRun(points, model, weights, plan, parameters)
+
+
+def particle_frames(
+    points, model, weights, plan: Plan, start: dict | None = None
+) -> Iterator[ParticleFrame]:
+    """Evolve particles through the intervals of a plan, with a frame at the end of each.
 
     Parameters
     ----------
@@ -205,11 +277,15 @@ def particle_frames(points, model, weights, plan: Plan) -> Iterator[ParticleFram
     model : SelfAttention or MultiHead
     weights : ndarray, shape (N,)
     plan : Plan
+    start : dict, optional
+        Go on from this snapshot of an earlier run instead: what follows is bit for bit that of
+        an uninterrupted run.
 
     Yields
     ------
     ParticleFrame
-        The last one when all starts have stopped, if they do.
+        Frames, and instants between them at which the run can be stopped, with ``saved``
+        False; the last one when all starts have stopped, if they do.
 
     Raises
     ------
@@ -217,12 +293,24 @@ def particle_frames(points, model, weights, plan: Plan) -> Iterator[ParticleFram
         If a value becomes NaN or infinite.
     """
     batch = points if points.ndim == 3 else points[None]
-    groups = _groups(batch, model, weights, plan)
+    groups = make_groups(batch, model, weights, plan)
     workers = min(len(groups), os.cpu_count() or 1)
+    unit = 1 if plan.stationary is None else CHECK  # starts that stand still are found so often
+    first = 0
+    if start is not None:
+        if np.isfinite(start["stopped"]).all():
+            return  # the last frame was the end
+        first = int(start["interval"])
+        places = np.cumsum([0, *(len(group.points) for group in groups)])
+        for group, a, b in zip(groups, places, places[1:], strict=False):
+            group.restore({name: start[name][a:b] for name in group.snapshot()})
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        for interval in plan.intervals:
-            advance = pool.map if workers > 1 else map
-            list(advance(lambda group, interval=interval: group.advance(interval), groups))
+        for number, interval in enumerate(plan.intervals[first:], first):
+            snapshot = partial(snapshot_of, groups, number)
+            for _ in parts(groups, interval, pool.map if workers > 1 else map, unit):
+                stopped = np.concatenate([group.stopped for group in groups])
+                steps, instant = progress(groups)
+                yield ParticleFrame(instant, None, stopped, steps, snapshot, saved=False)
             frame = np.concatenate([group.points for group in groups])
             stopped = np.concatenate([group.stopped for group in groups])
             if not np.isfinite(frame).all():
@@ -231,36 +319,15 @@ def particle_frames(points, model, weights, plan: Plan) -> Iterator[ParticleFram
                     f"{interval.end:g}: the step is too large, or it sends a token to zero"
                 )
             done = bool(np.isfinite(stopped).all())
-            yield ParticleFrame(float(stopped.max()) if done else interval.end, frame, stopped)
+            yield ParticleFrame(
+                float(stopped.max()) if done else interval.end,
+                frame,
+                stopped,
+                progress(groups)[0],
+                partial(snapshot_of, groups, number + 1),
+            )
             if done:
                 return
-
-
-def _groups(batch, model, weights, plan: Plan) -> list:
-    """Chunks of starts that advance together."""
-    if plan.method == "adaptive":
-        t_end = plan.intervals[-1].end
-        return [AdaptiveStarts(batch, model, weights, t_end, plan.tolerance, plan.stationary)]
-    method = fixed_step_method(plan.method)
-    size = chunk_size(model, *batch.shape[:2])
-    return [
-        SteppedStarts(batch[first : first + size], model, weights, method, plan.stationary)
-        for first in range(0, len(batch), size)
-    ]
-
-
-def collect(saved: list[ParticleFrame], ensemble: bool, model, weights, parameters):
-    """Frames to a `ParticleEvolution`."""
-    points = np.stack([frame.points for frame in saved])
-    stopped = saved[-1].stopped
-    return ParticleEvolution(
-        times=np.array([frame.time for frame in saved]),
-        points=points if ensemble else points[:, 0],
-        weights=weights,
-        model=model,
-        stopped=stopped if ensemble else stopped[0],
-        parameters={**parameters, **model_parameters(model)},
-    )
 
 
 def model_parameters(model) -> dict:
@@ -293,73 +360,3 @@ def check_model(model, steps: bool = True) -> None:
             f"the unnormalised flow may reach the speed {model.speed_bound:.3g}, out of reach for "
             "time steps; use the normalised flow (normalized=True) or a smaller D"
         )
-
-
-def make_plan(t_end, save, method, step, tolerance, stationary) -> Plan:
-    """Check the options of `evolve_particles` and lay out its steps.
-
-    Raises
-    ------
-    InputError
-        If an option is out of range or does not go with the method.
-    """
-    times = save_times(t_end, save)
-    stationary = None if stationary is None else _positive(stationary, "stationary")
-    if method == "adaptive":
-        if step is not None:
-            raise InputError("the adaptive method chooses its steps: give tolerance, not step")
-        tolerance = _positive(DEFAULT_TOLERANCE if tolerance is None else tolerance, "tolerance")
-        if tolerance < SMALLEST_TOLERANCE:
-            raise InputError(f"tolerance must be >= {SMALLEST_TOLERANCE:g}, got {tolerance:g}")
-        starts = [0.0, *times[:-1].tolist()]
-        intervals = [Interval(a, b, 0, 0.0) for a, b in zip(starts, times.tolist(), strict=True)]
-        return Plan(tuple(intervals), method, None, tolerance, stationary)
-    fixed_step_method(method)
-    if tolerance is not None:
-        raise InputError(f"{method} takes fixed steps: give step, not tolerance")
-    step = _positive(DEFAULT_STEP if step is None else step, "step")
-    if np.ndim(save) == 0:
-        count = _steps(float(t_end), step)
-        frames = DEFAULT_FRAMES if save is None else int(save)
-        intervals = _even_intervals(count, float(t_end), float(t_end) / count, frames)
-    else:
-        intervals = _exact_intervals(times, step)
-    return Plan(tuple(intervals), method, step, None, stationary)
-
-
-def _even_intervals(count: int, t_end: float, h: float, frames: int) -> list[Interval]:
-    """Intervals of whole steps of length h, as even as ``count`` steps allow."""
-    marks = np.unique(np.rint(np.linspace(0, count, frames)).astype(int))
-    times = (marks / count * t_end).tolist()
-    starts, counts = [0.0, *times[:-1]], np.diff(marks, prepend=0).tolist()
-    return [Interval(a, b, k, h) for a, b, k in zip(starts, times, counts, strict=True)]
-
-
-def _exact_intervals(times: np.ndarray, step: float) -> list[Interval]:
-    """Intervals that end at given times, in whole numbers of steps not longer than ``step``."""
-    intervals, start = [], 0.0
-    for end in times.tolist():
-        count = _steps(end - start, step) if end > start else 0
-        intervals.append(Interval(start, end, count, (end - start) / max(count, 1)))
-        start = end
-    return intervals
-
-
-def _steps(length: float, step: float) -> int:
-    return max(1, int(np.ceil(length / step * (1 - WHOLE))))
-
-
-def _positive(value, name: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number > 0, got {value!r}") from None
-    if not (np.isfinite(number) and number > 0):
-        raise InputError(f"{name} must be finite and > 0, got {value!r}")
-    return number
-
-
-def _whole(value, name: str, least: int) -> int:
-    if isinstance(value, bool) or not np.isfinite(value) or int(value) != value or value < least:
-        raise InputError(f"{name} must be an integer >= {least}, got {value!r}")
-    return int(value)

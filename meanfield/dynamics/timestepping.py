@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +13,12 @@ from tqdm import tqdm
 from meanfield.errors import InputError
 
 DEFAULT_FRAMES = 21
+MANY_STEPS = 1e7  # a run that will take more than this is announced
+ESTIMATE_AFTER = 100  # steps after which the number of all steps is estimated
+
+
+class LongRunWarning(UserWarning):
+    """The run will take very many time steps."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +44,53 @@ SSPRK3 = SSPMethod(
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One saved instant of an evolution: everything that is needed to go on from it.
+    """One instant of an evolution: everything that is needed to go on from it.
 
     Attributes
     ----------
     time : float
     masses : ndarray, shape (m,)
     audit : dict of str to float
-        What `evolve` documents as its audit.
+        What `evolve` documents as its audit; between save times ``steps`` and ``cfl`` only.
     state : ndarray
         Accumulated integrals of the audit.
+    saved : bool
+        Whether this is a save time, and not a step on the way to one.
     """
 
     time: float
     masses: np.ndarray
     audit: dict[str, float] = field(default_factory=dict)
     state: np.ndarray | None = None
+    saved: bool = True
+
+    @property
+    def steps(self) -> int:
+        """Time steps taken so far."""
+        return int(self.audit["steps"])
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """The instant as named arrays, for a checkpoint; `restored` is the inverse.
+
+        Examples
+        --------
+        >>> frame = Frame(0.5, np.ones(1), {"steps": 3.0, "cfl": 0.4}, np.zeros(2))
+        >>> Frame.restored(frame.snapshot()).time
+        0.5
+        """
+        return {
+            "time": np.array(self.time),
+            "masses": self.masses,
+            "state": self.state,
+            "steps": np.array(self.audit["steps"]),
+            "cfl": np.array(self.audit["cfl"]),
+        }
+
+    @classmethod
+    def restored(cls, arrays: dict[str, np.ndarray]) -> Frame:
+        """An instant from the arrays of a `snapshot`."""
+        audit = {name: float(arrays[name]) for name in ("steps", "cfl")}
+        return cls(float(arrays["time"]), arrays["masses"], audit, arrays["state"], saved=False)
 
 
 def save_times(t_end: float, save=None) -> np.ndarray:
@@ -117,3 +157,68 @@ def with_progress(frames, count: int, show: bool):
     """Pass frames on, with a progress bar on a terminal if ``show`` is True."""
     # disable=None switches the bar off when the output is not a terminal.
     yield from tqdm(frames, total=count, unit="frame", disable=None if show else True)
+
+
+def watched(frames: Iterable, count: int, t_end: float, show: bool, done: int = 0) -> Iterator:
+    """Pass frames and steps on, with a bar for the frames, and announce a very long run.
+
+    Parameters
+    ----------
+    frames : iterable of Frame or ParticleFrame
+        With the steps between the save times.
+    count : int
+        How many frames there will be.
+    t_end : float
+        Time of the last of them.
+    show : bool
+        Show a progress bar, with steps and their estimated number, on a terminal.
+    done : int
+        Frames that an earlier run has already saved.
+
+    Warns
+    -----
+    LongRunWarning
+        If, by the first steps, more than 1e7 will be needed.
+
+    Examples
+    --------
+    >>> instants = [Frame(0.0, None, {"steps": 0}), Frame(1.0, None, {"steps": 9})]
+    >>> len(list(watched(instants, 2, 1.0, show=False)))
+    2
+    """
+    first, began, said = None, time.monotonic(), False
+    with tqdm(total=count, initial=done, unit="frame", disable=None if show else True) as bar:
+        for frame in frames:
+            first = first or (frame.time, frame.steps)
+            steps, span = frame.steps - first[1], frame.time - first[0]
+            if steps and span > 0 and not (said and bar.disable):
+                total = frame.steps + steps * (t_end - frame.time) / span
+                bar.set_postfix_str(f"step {frame.steps} of about {total:.2g}", refresh=False)
+                if not said and steps >= ESTIMATE_AFTER:
+                    said = True
+                    if total > MANY_STEPS:
+                        rest = (time.monotonic() - began) * (total - frame.steps) / steps
+                        warnings.warn(_announcement(total, rest), LongRunWarning, stacklevel=2)
+            if frame.saved:
+                bar.update()
+            yield frame
+
+
+def _announcement(steps: float, seconds: float) -> str:
+    return (
+        f"about {steps:.1e} time steps will be needed, {duration(seconds)} at the present speed; "
+        "a shorter time or a coarser mesh needs fewer"
+    )
+
+
+def duration(seconds: float) -> str:
+    """A length of time in words.
+
+    Examples
+    --------
+    >>> duration(90), duration(5e5), duration(1e11)
+    ('2 minutes', '6 days', '3169 years')
+    """
+    scales = {"years": 31_556_952, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+    unit = next((unit for unit, length in scales.items() if seconds >= 1.5 * length), "seconds")
+    return f"{seconds / scales[unit]:.0f} {unit}"

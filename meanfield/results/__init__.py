@@ -31,13 +31,13 @@ def open_run(path, partial: bool = False):
     ...     bool((open_run(f"{folder}/run.nc").masses == run.masses).all())
     True
     """
-    from meanfield.results.dataset import open_run, stored_verb
+    from meanfield.results.dataset import open_run, stored_verb, written_frames
     from meanfield.results.particle_dataset import VERBS, particle_evolution
     from meanfield.results.ugrid import open_netcdf
 
     with open_netcdf(path) as dataset:
         if stored_verb(dataset) in VERBS:
-            return particle_evolution(dataset.load())
+            return particle_evolution(written_frames(dataset, path, partial).load())
     return open_run(path, partial)
 
 
@@ -53,3 +53,26 @@ def read_points(path):
     from meanfield.results.points import read_points
 
     return read_points(path)
+
+
+def record_evolution(path, mesh, model, density, t_end, *more, **options):
+    """Run `evolve` into a file that survives: `meanfield.results.recorded_runs.record_evolution`.
+
+    Examples
+    --------
+    >>> import tempfile, meanfield as mf
+    >>> setting = mf.circle(8), mf.SelfAttention([1.0, 2.0]), mf.uniform(), 0.1
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     record_evolution(f"{folder}/run.nc", *setting, save=3, resume=True).complete
+    True
+    """
+    from meanfield.results.recorded_runs import record_evolution
+
+    return record_evolution(path, mesh, model, density, t_end, *more, **options)
+
+
+def rerun(path):
+    """Compute a saved run again and compare: see `meanfield.results.rerunning.rerun`."""
+    from meanfield.results.rerunning import rerun
+
+    return rerun(path)

@@ -68,7 +68,7 @@ def evolution_dataset(run: Evolution) -> xr.Dataset:
     ({'time': 3, 'edge': 8}, '1')
     """
     parameters = known_parameters(run.mesh, run.model, run.parameters)
-    return run_dataset(run.mesh, parameters, run.times, run.masses, run.audit)
+    return run_dataset(run.mesh, parameters, run.times, run.masses, run.audit, run.state)
 
 
 def known_parameters(mesh, model: SelfAttention, parameters: dict) -> dict:
@@ -187,7 +187,7 @@ def netcdf_bytes(dataset: xr.Dataset, frames: int) -> memoryview:
     """
     encoding = {}
     for name, variable in dataset.variables.items():
-        if "time" in variable.dims:
+        if variable.dims[:1] == ("time",):
             row = variable.dtype.itemsize * int(np.prod(variable.shape[1:]))
             chunk = max(1, min(frames, CHUNK_BYTES // row))
             encoding[name] = {"_FillValue": None, "chunksizes": (chunk, *variable.shape[1:])}
@@ -240,6 +240,7 @@ def open_run(path, partial: bool = False) -> Evolution:
                 model=model,
                 audit=stored_audit(dataset),
                 parameters=parameters,
+                state=dataset[STATE].values if STATE in dataset else None,
             )
         except READ_ERRORS as error:
             raise FileError(f"{path} is damaged: {reason(error)}") from error
@@ -269,6 +270,17 @@ def open_frames(path, partial: bool = False) -> xr.Dataset:
         raise FileError(f"{path} is no evolution saved by meanfield (`meanfield info` says more)")
     if not is_ours(dataset):
         raise FileError(f"{path} is damaged: its mesh is not complete")
+    return written_frames(dataset, path, partial)
+
+
+def written_frames(dataset: xr.Dataset, path, partial: bool) -> xr.Dataset:
+    """The frames of a dataset that were written, all of them unless ``partial``.
+
+    Raises
+    ------
+    FileError
+        If there are none, or some are missing and ``partial`` is False.
+    """
     written = np.isfinite(dataset["time"].values)
     if not written.any():
         raise FileError(f"{path} is incomplete: it was given up before its first frame")

@@ -6,9 +6,10 @@ import numpy as np
 import xarray as xr
 
 from meanfield.equilibria.exact import exact_minimizer
-from meanfield.errors import ComputationError
+from meanfield.equilibria.extremum import Extremum
+from meanfield.errors import ComputationError, FileError
 from meanfield.results.provenance import attributes
-from meanfield.results.ugrid import TOPOLOGY, area_name, location, mesh_dataset
+from meanfield.results.ugrid import TOPOLOGY, area_name, location, mesh_dataset, open_netcdf
 from meanfield.results.variables import positions, series
 from meanfield.sphere.meshes import Mesh
 
@@ -101,3 +102,55 @@ def _exact(result) -> np.ndarray | None:
         return exact_minimizer(D)(result.space.points)
     except ComputationError:
         return None
+
+
+def stored_extremum(path, search) -> Extremum:
+    """A saved result of a search, as the object that was saved.
+
+    Parameters
+    ----------
+    path : path-like
+    search : Search
+        The search that it is the result of; it knows the space.
+
+    Returns
+    -------
+    Extremum
+
+    Raises
+    ------
+    FileError
+        If the file holds no such result.
+
+    Examples
+    --------
+    >>> import meanfield as mf
+    >>> from meanfield.equilibria.mirror_descent import prepare
+    >>> from tempfile import TemporaryDirectory
+    >>> search = prepare(mf.circle(64), mf.Interaction([1.0, 1.5]))
+    >>> found = search.compute()
+    >>> with TemporaryDirectory() as folder:
+    ...     found.save(f"{folder}/min.nc")
+    ...     again = stored_extremum(f"{folder}/min.nc", search)
+    >>> bool((again.masses == found.masses).all()), again.gap == found.gap
+    (True, True)
+    """
+    with open_netcdf(path) as stored:
+        try:
+            history = {name: stored[name].values for name in HISTORY if name in stored}
+            history["gap"] = history.pop("gap" if search.convex else "stationarity")
+            degree = stored.get("resolved_degree")
+            return Extremum(
+                masses=stored["mass"].values,
+                log_energy=float(history["log_energy"][-1]),
+                residual=float(stored["residual"]),
+                converged=bool(stored["converged"]),
+                resolved_degree=None if degree is None else int(degree),
+                certified=search.convex,
+                history=history,
+                space=search.space,
+                interaction=search.interaction,
+                parameters=search.parameters,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(f"{path} holds no result of {search.parameters['verb']}") from error

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from meanfield.errors import FileError
+
+if sys.platform != "win32":
+    import fcntl
 
 # What Python raises when the file system refuses, and what h5py makes of it.
 WRITE_ERRORS = (OSError, RuntimeError)
@@ -80,6 +84,52 @@ def replacing(path, overwrite: bool = False) -> Iterator[Path]:
         raise FileError(f"cannot write {path}: {reason(error)}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_writer(path) -> Iterator[None]:
+    """Keep other processes from recording the same output; a killed process lets it go.
+
+    Parameters
+    ----------
+    path : path-like
+        The output; the lock is on the empty file ``.NAME.lock`` beside it.
+
+    Raises
+    ------
+    FileError
+        If another process holds it, or the folder cannot be written to.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, only_writer(f"{folder}/run.nc"):
+    ...     with only_writer(f"{folder}/run.nc"):
+    ...         pass
+    Traceback (most recent call last):
+    ...
+    meanfield.errors.FileError: another process is writing ...run.nc: wait for it, or stop it
+    """
+    path = check_output(path, overwrite=True)
+    if sys.platform == "win32":
+        yield
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise FileError(f"cannot write {lock}: {reason(error)}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        message = f"another process is writing {path}: wait for it, or stop it"
+        raise FileError(message) from None
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def settle(temporary: Path, path: Path) -> None:

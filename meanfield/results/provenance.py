@@ -20,7 +20,7 @@ REFERENCES = (
     "arising from self-attention dynamics in transformer architectures with layer normalization"
 )
 # The packages whose version may change a number.
-PACKAGES = ("numpy", "scipy", "ducc0", "fenics-basix", "xarray", "h5netcdf", "h5py")
+PACKAGES = ("numpy", "scipy", "ducc0", "fenics-basix", "xarray", "h5netcdf", "h5py", "POT")
 GIT_SECONDS = 5.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,33 +10,205 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import xarray as xr
 
 from meanfield.dynamics.timestepping import Frame
 from meanfield.errors import FileError
+from meanfield.results.checkpoints import check_same_run
 from meanfield.results.dataset import (
-    CHUNK_BYTES,
+    MASS_TOLERANCE,
     SERIES,
     STATE,
     known_parameters,
-    netcdf_bytes,
     open_frames,
     run_dataset,
 )
 from meanfield.results.files import WRITE_ERRORS, check_output, reason, settle
-from meanfield.results.ugrid import READ_ERRORS
-
-INDEX_BYTES = 256  # more than HDF5 needs to find one chunk
-BLOCK_BYTES = 2**20
+from meanfield.results.frame_layout import in_time, prepare, row_places, shorten
+from meanfield.results.ugrid import READ_ERRORS, open_netcdf
 
 
-class Recorder:
-    """Writes the frames of an evolution to a file while it is computed.
+class RecordingError(FileError):
+    """Writing failed in the middle of a run; the frames before are good."""
 
-    The file ``NAME.nc.partial`` gets its full size and structure before the first frame, with
-    NaN for what is missing. A frame then only changes bytes in place, its time last: whenever
-    the process is killed, the file opens and the frames whose time is a number are complete;
-    and a full disk is noticed before anything is computed. When all frames are there, the file
+
+class FrameFile:
+    """Variables in time that grow row by row in a file, which is valid at every moment.
+
+    The file ``NAME.nc.partial`` gets its full size and structure before the first row, with
+    NaN for what is missing. A row then only changes bytes in place, its time last: whenever
+    the process is killed, the file opens and the rows whose time is a number are complete;
+    and a full disk is noticed before anything is computed. When all rows are there, the file
     is synchronised and renamed to ``NAME.nc``.
+
+    Parameters
+    ----------
+    path : path-like
+        The final file.
+    head : xarray.Dataset
+        The dataset without rows: its time has length zero.
+    count : int
+        How many rows will come.
+    overwrite : bool
+        Whether an existing file, or the partial file of a stopped run, may be replaced.
+    resume : bool
+        Go on with the partial file of a stopped run with the same parameters, if there is one.
+
+    Attributes
+    ----------
+    path, partial : Path
+        The final file and the one that is written to.
+    count : int
+        The number of rows written so far.
+    total : int
+        The number of rows that there is room for.
+    last_time : float or None
+        The time of the last row.
+
+    Raises
+    ------
+    FileError
+        If the output exists and ``overwrite`` is False, cannot be written, or the partial file
+        belongs to another run.
+    """
+
+    def __init__(self, path, head: xr.Dataset, count: int, overwrite=False, resume=False):
+        self.path, self.partial = check_output(path, overwrite), partial_path(path)
+        self.total, self.count, self.last_time = count, 0, None
+        self._descriptor = None
+        if resume and self.partial.exists():
+            self._reopen(head)
+        elif self.partial.exists() and not overwrite:
+            raise FileError(
+                f"{self.partial} exists, from a run that was stopped or still goes on: continue "
+                "it (--resume), choose another name or allow overwriting (--overwrite)"
+            )
+        else:
+            self._make(head)
+        with self._writing():
+            self._descriptor = os.open(self.partial, os.O_RDWR)
+
+    def _make(self, head: xr.Dataset) -> None:
+        # Under its own name the file appears when it is ready: a reader that opened it
+        # while HDF5 still writes would lock the writer out. One that a killed process has
+        # left holds no row, and is written anew.
+        making = self.partial.with_name(self.partial.name + ".making")
+        try:
+            with self._writing():
+                self._places = prepare(making, head, self.total)
+                os.replace(making, self.partial)
+        except FileError:
+            making.unlink(missing_ok=True)
+            raise
+
+    def _reopen(self, head: xr.Dataset) -> None:
+        with open_netcdf(self.partial) as stored:
+            try:
+                parameters = json.loads(stored.attrs["parameters"])
+                check_same_run(self.partial, parameters, json.loads(head.attrs["parameters"]))
+                same = set(stored.variables) == set(head.variables) and all(
+                    variable.shape == stored[name].shape
+                    and np.array_equal(variable.values, stored[name].values)
+                    for name, variable in head.variables.items()
+                    if "time" not in variable.dims and name != "stopped"
+                )
+                times = stored["time"].values
+            except READ_ERRORS as error:
+                raise FileError(f"{self.partial} is damaged: {reason(error)}") from error
+        if not same or len(times) != self.total:
+            raise FileError(
+                f"{self.partial} belongs to another run: its mesh, its points or its number of "
+                "frames differ; start anew with --overwrite and without --resume"
+            )
+        good = np.isfinite(times)
+        self.count = self.total if good.all() else int(good.argmin())
+        self.last_time = float(times[self.count - 1]) if self.count else None
+        try:
+            with h5py.File(self.partial) as file:
+                self._places = row_places(file, in_time(head))
+        except (*READ_ERRORS, *WRITE_ERRORS) as error:
+            raise FileError(f"{self.partial} is damaged: {reason(error)}") from error
+
+    def put(self, time: float, values: dict) -> None:
+        """Write one row, completely before its time.
+
+        Raises
+        ------
+        FileError
+            If there is no room, or writing fails.
+        """
+        if self.count == self.total:
+            raise FileError(f"{self.partial} has room for {self.total} frames only")
+        with self._writing(RecordingError):
+            for name, value in (values | {"time": time}).items():
+                place = self._places[name]
+                _write_at(self._descriptor, place[min(self.count, len(place) - 1)], value)
+        self.count += 1
+        self.last_time = float(time)
+
+    def rewind(self, count: int) -> None:
+        """Forget the rows after so many: they will be written again."""
+        with self._writing():
+            for place in self._places["time"][count : self.count]:
+                _write_at(self._descriptor, place, np.nan)
+            self.count, self.last_time = count, None
+            if count:
+                data = os.pread(self._descriptor, 8, self._places["time"][count - 1])
+                self.last_time = float(np.frombuffer(data, "<f8")[0])
+
+    def synchronise(self) -> None:
+        """Force the rows to the disk: a checkpoint that counts them must not be ahead."""
+        with self._writing(RecordingError):
+            os.fsync(self._descriptor)
+
+    def finish(self, ended: bool = False) -> None:
+        """Give the complete file its final name.
+
+        Parameters
+        ----------
+        ended : bool
+            No more rows will come, even if there is room for some.
+
+        Raises
+        ------
+        FileError
+            If rows are missing, or the file cannot be completed.
+        """
+        self.close()
+        if self.count < self.total and not ended:
+            raise FileError(f"{self.partial} holds {self.count} of {self.total} frames")
+        with self._writing(RecordingError):
+            if self.count < self.total:
+                shorten(self.partial, self.path, self.count)
+            else:
+                settle(self.partial, self.path)
+
+    def close(self) -> None:
+        """Stop recording; the partial file keeps the rows it has."""
+        if self._descriptor is not None:
+            with self._writing():
+                descriptor, self._descriptor = self._descriptor, None
+                os.close(descriptor)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if kind is None and self._descriptor is not None:
+            self.finish()
+        else:
+            self.close()
+
+    @contextmanager
+    def _writing(self, kind: type[FileError] = FileError) -> Iterator[None]:
+        try:
+            yield
+        except WRITE_ERRORS as error:
+            raise kind(f"cannot write {self.partial}: {reason(error)}") from error
+
+
+class Recorder(FrameFile):
+    """Writes the frames of an evolution to a file while it is computed; see `FrameFile`.
 
     Parameters
     ----------
@@ -47,22 +220,8 @@ class Recorder:
         The times of the frames that will come.
     parameters : dict
         What rebuilds the run.
-    overwrite : bool
-        Whether an existing file, or the partial file of a stopped run, may be replaced.
-
-    Attributes
-    ----------
-    path, partial : Path
-        The final file and the one that is written to.
-    count : int
-        The number of frames written so far.
-    last_time : float or None
-        The time of the last of them.
-
-    Raises
-    ------
-    FileError
-        If the output exists and ``overwrite`` is False, or cannot be written.
+    overwrite, resume : bool
+        As for `FrameFile`.
 
     Examples
     --------
@@ -80,34 +239,17 @@ class Recorder:
     [0.0, 0.5, 1.0]
     """
 
-    def __init__(self, path, mesh, model, times, parameters: dict, overwrite: bool = False):
-        self.path = check_output(path, overwrite)
-        self.partial = partial_path(path)
-        if self.partial.exists() and not overwrite:
-            raise FileError(
-                f"{self.partial} exists, from a run that was stopped or still goes on: choose "
-                "another name or allow overwriting (--overwrite)"
-            )
+    def __init__(
+        self, path, mesh, model, times, parameters: dict, overwrite=False, resume: bool = False
+    ):
         self.times = np.asarray(times, dtype=float)
         self.weights = mesh.weights
-        self.count = 0
+        nothing = np.empty(0)
+        audit = dict.fromkeys(SERIES, nothing)
+        masses, state = np.empty((0, mesh.n_cells)), np.empty((0, 2))
         parameters = known_parameters(mesh, model, parameters)
-        # Under its own name the file appears when it is ready: a reader that opened it
-        # while HDF5 still writes would lock the writer out.
-        making = self.partial.with_name(self.partial.name + ".making")
-        try:
-            with self._writing():
-                self._places = _prepare(making, mesh, parameters, len(self.times))
-                os.replace(making, self.partial)
-                self._descriptor = os.open(self.partial, os.O_RDWR)
-        except FileError:
-            making.unlink(missing_ok=True)
-            raise
-
-    @property
-    def last_time(self) -> float | None:
-        """The time of the last frame that was written."""
-        return float(self.times[self.count - 1]) if self.count else None
+        head = run_dataset(mesh, parameters, nothing, masses, audit, state)
+        super().__init__(path, head, len(self.times), overwrite, resume)
 
     def record(self, frames: Iterable[Frame]) -> Iterator[Frame]:
         """Write frames and pass them on."""
@@ -116,7 +258,7 @@ class Recorder:
             yield frame
 
     def append(self, frame: Frame) -> None:
-        """Write one frame, completely before its time.
+        """Write one frame.
 
         Raises
         ------
@@ -126,100 +268,7 @@ class Recorder:
         if self.count == len(self.times) or frame.time != self.times[self.count]:
             raise FileError(f"the frame at t = {frame.time:g} is not the next one to be recorded")
         values = {"mass": frame.masses, "density": frame.masses / self.weights, STATE: frame.state}
-        with self._writing():
-            for name, value in (values | frame.audit | {"time": frame.time}).items():
-                _write_at(self._descriptor, self._places[name][self.count], value)
-        self.count += 1
-
-    def finish(self) -> None:
-        """Give the complete file its final name.
-
-        Raises
-        ------
-        FileError
-            If frames are missing, or the file cannot be completed.
-        """
-        self.close()
-        if self.count < len(self.times):
-            raise FileError(f"{self.partial} holds {self.count} of {len(self.times)} frames")
-        with self._writing():
-            settle(self.partial, self.path)
-
-    def close(self) -> None:
-        """Stop recording; the partial file keeps the frames it has."""
-        with self._writing():
-            os.close(self._descriptor)
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(self, kind, error, trace) -> None:
-        if kind is None:
-            self.finish()
-        else:
-            self.close()
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except WRITE_ERRORS as error:
-            raise FileError(f"cannot write {self.partial}: {reason(error)}") from error
-
-
-def _prepare(path: Path, mesh, parameters: dict, count: int) -> dict[str, np.ndarray]:
-    """Make the file with all frames missing.
-
-    Returns
-    -------
-    dict of str to ndarray of int, shape (count,)
-        Where in the file the row of each frame begins, for every variable in time.
-    """
-    nothing = np.empty(0)
-    audit = dict.fromkeys(SERIES, nothing)
-    masses, state = np.empty((0, mesh.n_cells)), np.empty((0, 2))
-    head = run_dataset(mesh, parameters, nothing, masses, audit, state)
-    names = [name for name, variable in head.variables.items() if "time" in variable.dims]
-    rows = [8 * int(np.prod(head[name].shape[1:])) for name in names]
-    path.write_bytes(netcdf_bytes(head, count))
-    # HDF5 may crash on a full disk, so plain writing finds out whether there is room.
-    _reserve(path, sum(row * (count + 1) + INDEX_BYTES * count + CHUNK_BYTES for row in rows))
-    with h5py.File(path, "r+") as file:
-        for name in names:
-            _fill(file[name], count)
-        file.flush()
-        return {name: _row_offsets(file[name]) for name in names}
-
-
-def _reserve(path: Path, size: int) -> None:
-    """Lengthen a file by zeros on the disk."""
-    zeros = bytes(BLOCK_BYTES)
-    with path.open("ab") as file:
-        for _ in range(-(-size // BLOCK_BYTES)):
-            file.write(zeros)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _fill(variable: h5py.Dataset, count: int) -> None:
-    """Give a variable its length, all NaN, one chunk at a time."""
-    variable.resize(count, axis=0)
-    rows = variable.chunks[0]
-    for start in range(0, count, rows):
-        variable[start : start + rows] = np.nan
-
-
-def _row_offsets(variable: h5py.Dataset) -> np.ndarray:
-    """Where in the file the rows of an uncompressed variable begin; chunks hold whole rows."""
-    count, rows = len(variable), variable.chunks[0]
-    rest = (0,) * (variable.ndim - 1)
-    chunks = np.array(
-        [variable.id.get_chunk_info_by_coord((start, *rest)).byte_offset
-         for start in range(0, count, rows)]
-    )  # fmt: skip
-    row_bytes = variable.dtype.itemsize * int(np.prod(variable.shape[1:]))
-    number = np.arange(count)
-    return chunks[number // rows] + number % rows * row_bytes
+        self.put(frame.time, values | frame.audit)
 
 
 def _write_at(descriptor: int, offset: int, value) -> None:
@@ -243,7 +292,7 @@ def partial_path(path) -> Path:
 
 
 def read_frame(path, index: int = -1) -> Frame:
-    """One frame of a recorded run, finished or not, from which it can be continued.
+    """One frame of a saved run, finished or not, from which it can be continued.
 
     Parameters
     ----------
@@ -259,16 +308,19 @@ def read_frame(path, index: int = -1) -> Frame:
     Raises
     ------
     FileError
-        As `open_run`, and if the file was not written by a `Recorder`.
+        As `open_run`, and if the file is older than the state that it must have.
     """
     with open_frames(path, partial=True) as dataset:
         if STATE not in dataset:
-            raise FileError(f"{path} has no {STATE}: only recorded runs can be continued")
+            raise FileError(f"{path} has no {STATE}: save it with this version of meanfield")
         try:
             frame = dataset.isel(time=index)
+            masses = frame["mass"].values
+            if not (masses.min() >= 0 and abs(masses.sum() - 1) <= MASS_TOLERANCE):
+                raise FileError(f"{path} is damaged: frame {index} is not what was saved")
             return Frame(
                 time=float(frame["time"]),
-                masses=frame["mass"].values,
+                masses=masses,
                 audit={name: float(frame[name]) for name in SERIES},
                 state=frame[STATE].values,
             )

@@ -15,10 +15,10 @@ import xarray as xr
 
 import meanfield as mf
 from meanfield import plots
-from meanfield.cli import evolve as evolve_module
 from meanfield.cli import main
 from meanfield.cli.parsing import parse_density, parse_matrix, parse_mesh
 from meanfield.errors import NonFiniteError
+from meanfield.results import recorded_runs
 from meanfield.results.dataset import open_run
 from meanfield.results.ugrid import read_mesh, write_mesh
 
@@ -269,7 +269,7 @@ def test_bad_input_is_one_line(command, monkeypatch, words, message):
     def computed(*_):
         raise AssertionError("the input is bad: nothing must be computed")
 
-    monkeypatch.setattr(evolve_module, "frames", computed)
+    monkeypatch.setattr(recorded_runs, "frames", computed)
     before = {name: Path(name).read_bytes() for name in os.listdir()}
     status, out, errors = command(f"evolve {QUICK} {words}")  # the last of two options counts
     assert status == 2
@@ -322,15 +322,15 @@ def test_a_flow_that_is_too_fast_is_no_bad_input(command):
 
 
 def interrupted_frames(monkeypatch, error, count):
-    original = evolve_module.frames
+    original = recorded_runs.frames
 
-    def some(*arguments):
+    def some(*arguments, every_step):
         for number, frame in enumerate(original(*arguments)):
             if number == count:
                 raise error
             yield frame
 
-    monkeypatch.setattr(evolve_module, "frames", some)
+    monkeypatch.setattr(recorded_runs, "frames", some)
 
 
 def test_a_failed_computation_says_what_is_left(command, monkeypatch):

@@ -168,9 +168,10 @@ def test_an_interrupt(command, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("meanfield.cli.minimize.minimize", interrupted)
+    monkeypatch.setattr("meanfield.cli.minimize.record_extremum", interrupted)
     status, out, errors = command("minimize --D 1,2 --mesh circle:16")
-    assert (status, out, errors) == (130, "", ["meanfield: error: interrupted"])
+    assert (status, out, len(errors)) == (130, "", 1)
+    assert errors[0].startswith("meanfield: error: interrupted at once; nothing was saved")
 
 
 def test_piped_output_has_no_progress_bar():

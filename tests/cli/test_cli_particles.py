@@ -34,7 +34,8 @@ def test_the_main_job(command):
     start = mf.random_points(20, 3, seed=4)
     expected = mf.evolve_particles(start, mf.SelfAttention([0.5, 1, 2]), 10.0, save=4)
     assert np.array_equal(run.points, expected.points)
-    assert run.parameters == expected.parameters
+    assert run.parameters["start"]["seed"] == 4
+    assert run.parameters == expected.parameters | {"start": run.parameters["start"]}
     assert "20 particles on S^2; adaptive" in out
     assert f"4 frames; energy {run.energy[0]:.8g} ... {run.energy[-1]:.8g}" in out
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
@@ -190,10 +191,11 @@ def test_failed_computations(command, monkeypatch):
     def failing(*_, **__):
         raise NonFiniteError("a value became NaN between t = 1 and 2")
 
-    monkeypatch.setattr(verb, "evolve_particles", failing)
+    monkeypatch.setattr(verb, "record_particles", failing)
     status, out, errors = command(f"particles --D 1,2 {QUICK}")
     assert (status, out) == (1, "")
-    assert errors == ["meanfield: error: a value became NaN between t = 1 and 2"]
+    message = "a value became NaN between t = 1 and 2; nothing was saved"
+    assert errors == [f"meanfield: error: {message}"]
     assert os.listdir() == []
 
 
@@ -201,9 +203,10 @@ def test_an_interrupt(command, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(verb, "evolve_particles", interrupted)
+    monkeypatch.setattr(verb, "record_particles", interrupted)
     status, out, errors = command(f"particles --D 1,2 {QUICK}")
-    assert (status, out, errors) == (130, "", ["meanfield: error: interrupted"])
+    assert (status, out, len(errors)) == (130, "", 1)
+    assert errors[0].startswith("meanfield: error: interrupted at once; nothing was saved")
 
 
 @pytest.mark.parametrize("verb", [f"particles {QUICK}", "evolve --mesh circle:8 --t-end 0.1"])
