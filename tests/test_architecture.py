@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "meanfield"
 FLOOR = {
     "errors": 0,
     "result": 0,
+    "arguments": 1,
     "measures": 1,
     "sphere": 2,
     "model": 3,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import meanfield as mf
+from meanfield.plots import plot_dataset
 from meanfield.results.checkpoints import read_checkpoint
 from meanfield.results.recorded_runs import record_evolution
 from meanfield.results.recording import partial_path, read_frame
@@ -25,11 +26,29 @@ SAMPLES = {
     "particles.nc": ("evolve_particles", {"time": 3, "start": 2, "point": 6}, 3.7899012511438572),
     "transformer.nc": ("transformer", {"time": 3, "point": 6}, 4.099652706978086),
 }
+# Files that a run cannot be computed from again: verb, sizes, a variable, its first value.
+ANALYSES = {
+    "distance_cloud.nc": ("mobility_distance", {"time": 5, "point": 48}, "distance", 0.9527361323),
+    "distance_mesh.nc": ("mobility_distance", {"time": 5, "edge": 16}, "distance", 1.6528671135),
+    "regularity.nc": ("regularity", {"layer": 1, "head": 1}, "local_constant", 30.9089983169),
+    "stability.nc": ("stability", {"mode": 3, "edge": 16}, "rate", 1.0654313138),
+    "sweep.nc": ("sweep", {"l": 2, "m": 3}, "final_energy", 1.2660660770),
+}
 
 
 def test_every_sample_is_known():
     names = {path.name for path in FOLDER.glob("*.nc")}
-    assert set(SAMPLES) | {"mesh.nc"} <= names
+    assert set(SAMPLES) | set(ANALYSES) | {"mesh.nc"} == names
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_analyses_hold_what_was_written(name):
+    verb, sizes, variable, value = ANALYSES[name]
+    with open_netcdf(FOLDER / name) as stored:
+        assert json.loads(stored.attrs["parameters"])["verb"] == verb
+        assert {size: stored.sizes[size] for size in sizes} == sizes
+        assert stored[variable].values.ravel()[0] == pytest.approx(value, rel=1e-9)
+        assert plot_dataset(stored).axes
 
 
 @pytest.mark.parametrize("name", SAMPLES)

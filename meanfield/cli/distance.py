@@ -13,7 +13,7 @@ import typer
 from meanfield.cli import options, parsing
 from meanfield.cli.messages import FAILED, fail
 from meanfield.cli.pictures import check_picture, draw
-from meanfield.cli.stability import _chosen
+from meanfield.cli.stability import chosen
 from meanfield.errors import InputError
 from meanfield.measures import Measure
 from meanfield.model.interaction import Interaction
@@ -118,7 +118,7 @@ def read_state(name: str) -> tuple[Measure, np.ndarray | None]:
 
 def _state_of(end, start: int | None, name: str) -> Measure:
     try:
-        return _chosen(end, start)
+        return chosen(end, start)
     except InputError:
         count = len(end.measures)
         raise InputError(

@@ -79,7 +79,7 @@ def _points_summary(dataset) -> str:
         dataset = dataset.isel(time=np.isfinite(dataset["time"].values))
         if dataset.sizes["time"] < expected:
             print(f"incomplete, {dataset.sizes['time']} of {expected} frames")
-    sizes = ", ".join(f"{count} {name}s" for name, count in dataset.sizes.items())
+    sizes = ", ".join(f"{name}: {count}" for name, count in dataset.sizes.items())
     lines = [dataset.attrs["title"], f"  {sizes}"]
     if "log_energy" in dataset and dataset.sizes.get("time"):
         time, energy = dataset["time"].values, dataset["log_energy"].values

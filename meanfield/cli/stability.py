@@ -60,7 +60,7 @@ def stability_command(
         check_output(output, overwrite)
     check_picture(plot, overwrite)
     end = end_state(file)
-    measure = _chosen(end, start)
+    measure = chosen(end, start)
     state, kind = _state(end.verb, measure, angle)
     found = stability(state, end.model, modes, tolerance, kind=kind)
     print(f"{file}: {_origin(end, measure, kind)}")
@@ -74,7 +74,7 @@ def stability_command(
     draw(dataset, plot, overwrite)
 
 
-def _chosen(end: EndState, start: int | None) -> Measure:
+def chosen(end: EndState, start: int | None) -> Measure:
     """The last state of the wanted start."""
     count = len(end.measures)
     if count == 1 and start in (None, 0):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meanfield.arguments import positive
 from meanfield.dynamics.particle_methods import Interval, fixed_step_method
 from meanfield.dynamics.timestepping import DEFAULT_FRAMES, save_times
 from meanfield.errors import InputError
@@ -79,21 +80,3 @@ def _exact_intervals(times: np.ndarray, step: float) -> list[Interval]:
 
 def _steps(length: float, step: float) -> int:
     return max(1, int(np.ceil(length / step * (1 - WHOLE))))
-
-
-def positive(value, name: str) -> float:
-    """A finite number > 0, or an `InputError` that names it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number > 0, got {value!r}") from None
-    if not (np.isfinite(number) and number > 0):
-        raise InputError(f"{name} must be finite and > 0, got {value!r}")
-    return number
-
-
-def whole(value, name: str, least: int) -> int:
-    """An integer that is not too small, or an `InputError` that names it."""
-    if isinstance(value, bool) or not np.isfinite(value) or int(value) != value or value < least:
-        raise InputError(f"{name} must be an integer >= {least}, got {value!r}")
-    return int(value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from meanfield.errors import DensityError, InputError, PointsError
+from meanfield.arguments import whole
+from meanfield.errors import DensityError, PointsError
 from meanfield.measures import probability_vector
 from meanfield.sphere.geometry import normalize as scale_to_sphere
 from meanfield.sphere.geometry import unit_points
@@ -41,8 +42,8 @@ def random_points(n_points: int, n: int, seed: int, starts: int | None = None) -
     ((5, 100, 3), True)
     """
     for name, value, least in (("n_points", n_points, 1), ("n", n, 2), ("starts", starts, 1)):
-        if value is not None and (int(value) != value or value < least):
-            raise InputError(f"{name} must be an integer >= {least}, got {value!r}")
+        if value is not None:
+            whole(value, name, least)
     if isinstance(seed, np.random.SeedSequence):
         # A fresh copy: spawning counts up in the sequence and would not repeat itself.
         sequence = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)

@@ -10,12 +10,13 @@ from functools import partial
 
 import numpy as np
 
+from meanfield.arguments import positive, whole
 from meanfield.dynamics.evolution import MAX_SPEED, checksum
 from meanfield.dynamics.particle_evolution import ParticleEvolution
 from meanfield.dynamics.particle_fields import heads_of
 from meanfield.dynamics.particle_groups import make_groups, parts, progress, snapshot_of
 from meanfield.dynamics.particle_methods import CHECK
-from meanfield.dynamics.particle_plan import Plan, even_intervals, make_plan, positive, whole
+from meanfield.dynamics.particle_plan import Plan, even_intervals, make_plan
 from meanfield.dynamics.particle_starts import particle_weights, starting_points
 from meanfield.dynamics.timestepping import DEFAULT_FRAMES, watched
 from meanfield.errors import InputError, NonFiniteError, StiffnessError

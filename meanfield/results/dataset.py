@@ -10,6 +10,7 @@ import xarray as xr
 from meanfield.dynamics.evolution import Evolution
 from meanfield.errors import FileError
 from meanfield.model.attention import SelfAttention
+from meanfield.model.heads import MultiHead
 from meanfield.results.files import reason, replacing
 from meanfield.results.provenance import attributes
 from meanfield.results.ugrid import (
@@ -297,10 +298,23 @@ def written_frames(dataset: xr.Dataset, path, partial: bool) -> xr.Dataset:
 def restore_setting(dataset: xr.Dataset) -> tuple[Mesh, SelfAttention, dict]:
     """The mesh, the model and the parameters of a saved evolution."""
     parameters = json.loads(dataset.attrs["parameters"])
+    return restore_mesh(dataset, parameters["mesh"]), restore_model(parameters), parameters
+
+
+def restore_model(parameters: dict) -> SelfAttention | MultiHead:
+    """The model of a saved run from its parameters.
+
+    Examples
+    --------
+    >>> restore_model({"D": [1.0, 2.0], "V": None, "sign": -1, "normalized": True}).sign
+    -1
+    """
+    if "heads" in parameters:
+        heads = [restore_model(head) for head in parameters["heads"]]
+        return MultiHead(heads, parameters["combine"])
     sign = parameters["sign"]
     value = {"V": parameters["V"]} if sign is None else {"sign": sign}
-    model = SelfAttention(parameters["D"], normalized=parameters["normalized"], **value)
-    return restore_mesh(dataset, parameters["mesh"]), model, parameters
+    return SelfAttention(parameters["D"], normalized=parameters["normalized"], **value)
 
 
 def stored_audit(dataset: xr.Dataset) -> dict[str, np.ndarray]:

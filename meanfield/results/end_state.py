@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-import numpy as np
-
 from meanfield.errors import FileError
 from meanfield.measures import Measure
 from meanfield.model.attention import SelfAttention
 from meanfield.model.heads import MultiHead
-from meanfield.results.dataset import open_run, stored_verb, written_frames
+from meanfield.results.dataset import open_run, restore_model, stored_verb, written_frames
 from meanfield.results.files import reason
 from meanfield.results.particle_dataset import VERBS, particle_evolution
 from meanfield.results.ugrid import READ_ERRORS, TOPOLOGY, open_netcdf, restore_mesh
+from meanfield.results.variables import stored_points
 from meanfield.sphere.spaces import Space
 
 EXTREMA = {"minimize": -1, "maximize": 1}  # the sign of the flow that goes there
@@ -101,12 +100,9 @@ def _on_points(verb: str, dataset) -> EndState:
     """Of a run along characteristics, whose nodes move, or of an extremum on fixed points."""
     parameters = json.loads(dataset.attrs["parameters"])
     moved = verb == "evolve_characteristics"
-    if "position" in dataset:
-        points = dataset["position"].values
-    else:
-        points = np.stack([dataset[axis].values for axis in "xyz" if axis in dataset], axis=-1)
+    points = stored_points(dataset)
     if moved:
-        model = _model(parameters)
+        model = restore_model(parameters)
         measure = Measure(points[-1], dataset["weight"].values)
         return EndState(verb, model, (measure,), float(dataset["time"].values[-1]))
     if TOPOLOGY in dataset:
@@ -115,9 +111,3 @@ def _on_points(verb: str, dataset) -> EndState:
         space = Space(points, dataset["quadrature_weight"].values, name=parameters["mesh"])
     measure = Measure(space.points, dataset["mass"].values, space)
     return EndState(verb, SelfAttention(parameters["D"], EXTREMA[verb]), (measure,), None)
-
-
-def _model(parameters: dict) -> SelfAttention:
-    sign = parameters["sign"]
-    value = {"V": parameters["V"]} if sign is None else {"sign": sign}
-    return SelfAttention(parameters["D"], normalized=parameters["normalized"], **value)

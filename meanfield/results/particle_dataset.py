@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import xarray as xr
 
 from meanfield.dynamics.particle_evolution import ParticleEvolution
 from meanfield.errors import FileError
-from meanfield.model.attention import SelfAttention
-from meanfield.model.heads import MultiHead
+from meanfield.results.dataset import restore_model
 from meanfield.results.provenance import attributes
-from meanfield.results.variables import positions, series, time_axis
+from meanfield.results.variables import positions, series, stored_points, time_axis
 
 VERBS = ("evolve_particles", "transformer")
 
@@ -37,6 +35,7 @@ def particle_dataset(run: ParticleEvolution) -> xr.Dataset:
     Examples
     --------
     >>> from meanfield.dynamics.particles import evolve_particles
+    >>> from meanfield.model.attention import SelfAttention
     >>> model = SelfAttention([1.0, 2.0])
     >>> run = evolve_particles([[1.0, 0.0], [0.6, 0.8]], model, t_end=0.1, save=3)
     >>> dict(particle_dataset(run).sizes)
@@ -73,6 +72,7 @@ def particle_evolution(dataset: xr.Dataset) -> ParticleEvolution:
     Examples
     --------
     >>> from meanfield.dynamics.particles import transformer
+    >>> from meanfield.model.attention import SelfAttention
     >>> run = transformer([[1.0, 0.0], [0.6, 0.8]], SelfAttention([1.0, 2.0]), layers=2)
     >>> bool((particle_evolution(run.to_dataset()).points == run.points).all())
     True
@@ -83,9 +83,9 @@ def particle_evolution(dataset: xr.Dataset) -> ParticleEvolution:
             raise FileError(f"the dataset holds the result of {parameters['verb']}, no particles")
         return ParticleEvolution(
             times=dataset["time"].values,
-            points=_points(dataset),
+            points=stored_points(dataset),
             weights=dataset["weight"].values,
-            model=_restore_model(parameters),
+            model=restore_model(parameters),
             stopped=dataset["stopped"].values[()],
             parameters=parameters,
         )
@@ -93,22 +93,7 @@ def particle_evolution(dataset: xr.Dataset) -> ParticleEvolution:
         raise FileError(f"the dataset is no particle run saved by meanfield: {error}") from error
 
 
-def _restore_model(parameters: dict):
-    if "heads" in parameters:
-        heads = [_restore_model(head) for head in parameters["heads"]]
-        return MultiHead(heads, parameters["combine"])
-    sign = parameters["sign"]
-    value = {"V": parameters["V"]} if sign is None else {"sign": sign}
-    return SelfAttention(parameters["D"], normalized=parameters["normalized"], **value)
-
-
 def _title(run: ParticleEvolution) -> str:
     count, n = run.points.shape[-2:]
     starts = "" if run.starts is None else f"{run.starts} starts of "
     return f"Self-attention dynamics of {starts}{count} particles on S^{n - 1}"
-
-
-def _points(dataset: xr.Dataset) -> np.ndarray:
-    if "position" in dataset:
-        return dataset["position"].values
-    return np.stack([dataset[name].values for name in "xyz" if name in dataset], axis=-1)

@@ -19,10 +19,9 @@ from meanfield.dynamics.particle_starts import random_points
 from meanfield.dynamics.particles import prepare_flow, prepare_layers
 from meanfield.equilibria.mirror_descent import prepare
 from meanfield.errors import FileError
-from meanfield.model.attention import SelfAttention
 from meanfield.model.densities import Mixture, Uniform, VonMisesFisher, from_points
 from meanfield.model.interaction import Interaction
-from meanfield.results.dataset import restore_setting, stored_verb, written_frames
+from meanfield.results.dataset import restore_model, restore_setting, stored_verb, written_frames
 from meanfield.results.files import reason
 from meanfield.results.particle_dataset import VERBS, particle_evolution
 from meanfield.results.points import read_points
@@ -190,7 +189,7 @@ def _characteristics(stored: xr.Dataset, parameters: dict):
     options = {name: parameters[name] for name in ("rtol", "atol")}
     return evolve_characteristics(
         _space(stored, parameters["mesh"]),
-        _model(parameters),
+        restore_model(parameters),
         start,
         parameters["t_end"],
         parameters["save"],
@@ -238,12 +237,6 @@ AGAIN: dict[str, Callable] = {
     "minimize": _extremum,
     "maximize": _extremum,
 }
-
-
-def _model(parameters: dict) -> SelfAttention:
-    sign = parameters["sign"]
-    value = {"V": parameters["V"]} if sign is None else {"sign": sign}
-    return SelfAttention(parameters["D"], normalized=parameters["normalized"], **value)
 
 
 def _space(stored: xr.Dataset, name: str) -> Space:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from meanfield.results.provenance import attributes
+from meanfield.results.ugrid import TOPOLOGY
 from meanfield.results.variables import series
 
 MISSING, DONE, FAILED = -1, 0, 1
@@ -118,9 +119,8 @@ def _combine(dataset: xr.Dataset, dimensions, shape, rows: dict, computed: set) 
     on_places = {name for row in results for name in row.coords} & set(dataset.variables)
     for name in on_places - set(dataset.coords):
         dataset.coords[name] = dataset[name]
-    shared = results[0].attrs
-    if all("topology_dimension" in row.get("mesh", xr.DataArray()).attrs for row in results):
-        dataset.attrs["Conventions"] = shared.get("Conventions", "")
+    if any(str(name).startswith(f"{TOPOLOGY}_") for name in left_out):
+        del dataset[TOPOLOGY]  # the members have meshes of their own
     if left_out:
         dataset.attrs["left_out"] = ", ".join(left_out)
 

@@ -53,3 +53,16 @@ def positions(points: np.ndarray, dimensions: tuple[str, ...], of: str) -> dict[
         name: series(points[..., axis], dimensions, f"{name} of the {of}")
         for axis, name in enumerate("xyz"[:n])
     }
+
+
+def stored_points(dataset: xr.Dataset) -> np.ndarray:
+    """The points that `positions` stored, with the components last.
+
+    Examples
+    --------
+    >>> stored_points(xr.Dataset(positions(np.eye(3), ("point",), "node"))).shape
+    (3, 3)
+    """
+    if "position" in dataset:
+        return dataset["position"].values
+    return np.stack([dataset[name].values for name in "xyz" if name in dataset], axis=-1)

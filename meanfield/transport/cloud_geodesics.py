@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
+from meanfield.arguments import whole
 from meanfield.dynamics.timestepping import with_progress
 from meanfield.errors import InputError, SizeError
 from meanfield.measures import Measure
@@ -301,20 +302,3 @@ class _Descent:
             residual=self.residual,
             parameters=parameters,
         )
-
-
-def whole(value, name: str, least: int) -> int:
-    """An option that must be a whole number.
-
-    Raises
-    ------
-    InputError
-
-    Examples
-    --------
-    >>> whole(3.0, "steps", 1)
-    3
-    """
-    if isinstance(value, bool) or not np.isreal(value) or value != int(value) or value < least:
-        raise InputError(f"{name} must be an integer >= {least}, got {value!r}")
-    return int(value)

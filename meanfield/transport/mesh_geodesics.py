@@ -29,10 +29,10 @@ import numpy as np
 from scipy.sparse import diags_array
 from scipy.sparse.linalg import splu
 
+from meanfield.arguments import whole
 from meanfield.errors import InputError
 from meanfield.measures import probability_vector
 from meanfield.sphere.meshes import Mesh
-from meanfield.transport.cloud_geodesics import whole
 from meanfield.transport.geodesic import Geodesic
 from meanfield.transport.kernels import as_kernel
 from meanfield.transport.mesh_interior_point import shortest_path
