@@ -51,7 +51,11 @@ def regularity_command(
     head: Annotated[int | None, typer.Option(help="Head, from 0; all by default.")] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(metavar="TOKENS", help=f"For a model {TOKENS_HELP}; by default 64."),
+        typer.Option(
+            metavar="TOKENS",
+            help=f"For a model {TOKENS_HELP}; by default 64. For a file of heads FILE.npz with "
+            "tokens (N, d), in place of its own.",
+        ),
     ] = None,
     norm: Annotated[str, typer.Option(help="Ground norm, l2 or l1.")] = "l2",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the searches.")] = 0,
@@ -104,12 +108,17 @@ def _line(row) -> str:
     log10_all = float(row["log10_measures_bound"])
     return (
         f"{int(row['layer']):5d} {int(row['head']):4d} {'' if exact else '>=':>2}"
-        f"{_size(np.log10(row['local_constant'])):>10} "
-        f"{_size(np.log10(row['adversarial_constant'])):>12} "
+        f"{_size(_log10(row['local_constant'])):>10} "
+        f"{_size(_log10(row['adversarial_constant'])):>12} "
         f"{_size(row['log10_tokens_bound']):>12} "
         f"{'-' if np.isnan(log10_all) else format(log10_all, '.1f'):>10}  {D:<26} "
         f"{CLASSES[number]:<22} {name}"
     )
+
+
+def _log10(value) -> float:
+    with np.errstate(divide="ignore"):  # a head without values moves nothing
+        return float(np.log10(float(value)))
 
 
 def _size(log10_value) -> str:

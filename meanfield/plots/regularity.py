@@ -48,12 +48,14 @@ def plot_regularity(dataset: xr.Dataset) -> Figure:
         if name.startswith("log10"):
             with np.errstate(over="ignore"):
                 values = 10.0**values
-        values = np.where(np.isfinite(values), values, np.nan)
+        values = np.where(np.isfinite(values) & (values > 0), values, np.nan)
         constants.plot(places, values, marker, color=colour, markersize=4, label=label)
-    constants.set_yscale("log")
+    if np.isfinite(np.concatenate([line.get_ydata() for line in constants.lines])).any():
+        constants.set_yscale("log")
     constants.set_ylabel("Lipschitz constant")
     constants.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     values = dataset["log10_measures_bound"].values.ravel()
+    values = np.where(np.isfinite(values), values, np.nan)
     bound.plot(places, values, "s", color="C4", markersize=4, label="certified, all measures")
     bound.set_ylabel("log10 of bound")
     bound.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
@@ -64,6 +66,7 @@ def plot_regularity(dataset: xr.Dataset) -> Figure:
         lines[0].set_label(label)
     eigenvalues.axhline(0, color="0.6", linewidth=0.8)
     eigenvalues.set_yscale("symlog", linthresh=0.1)
+    eigenvalues.margins(y=0.1)  # the largest are not cut by the frame
     eigenvalues.set_ylabel("eigenvalues of D")
     eigenvalues.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     layers, heads = dataset["layer"].values, dataset["head"].values

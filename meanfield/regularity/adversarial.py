@@ -86,11 +86,10 @@ def adversarial_constant(
 ) -> AdversarialConstant:
     """Search for the tokens in a domain at which the local Lipschitz constant is largest.
 
-    Starts are the best of many random configurations (inside, at corners, clustered) and of the
-    clustered ones that are extremal in the paper's examples; each is improved by projected
-    quasi-Newton ascent and by exchanging tokens for other places. The winner is confirmed by
-    finite differences of the distances themselves, since a vanishing weight makes a search report
-    constants that no pair of measures shows.
+    Starts are the best of many random configurations (inside, at corners, clustered) and of
+    clustered ones on lines and triangles; each is improved by projected quasi-Newton ascent and by
+    exchanging tokens for other places. The winner is confirmed by finite differences of the
+    distances themselves, since a vanishing weight makes a search report spurious constants.
 
     Parameters
     ----------
@@ -244,7 +243,15 @@ class _Search:
 
     def starts(self, rng, number: int) -> np.ndarray:
         """The best structured and random configurations, as vectors."""
-        structured, random = self._structured(rng), self._random(rng, POOL * number)
+        d, r = self.domain.dimension, self.domain.half_width
+        corners = np.sign(rng.standard_normal((4, d)))
+        lines = r * np.concatenate([np.eye(d), np.ones((1, d)), corners])
+        x = self._collinear(lines)
+        if d > 1 and self.count > 2:
+            x = np.concatenate([x, self._triangles(lines, rng)])
+        logits = np.zeros(x.shape[:2])
+        logits[:, 0] = rng.uniform(-12, 2, len(x))
+        structured, random = self.pack(x, logits), self._random(rng, POOL * number)
         chosen = []
         for pool, share in ((structured, (number + 1) // 2), (random, number // 2)):
             found = self.values(pool)
@@ -258,11 +265,9 @@ class _Search:
         x[1::4] *= rng.uniform(0, 1, (len(x[1::4]), 1, 1))
         return self.pack(x, 2 * rng.standard_normal(shape[:2]))
 
-    def _structured(self, rng) -> np.ndarray:
-        """Token 0 at a or the centre, m others at b, the rest at -b, for lines through corners."""
-        N, d, r = self.count, self.domain.dimension, self.domain.half_width
-        lines = np.concatenate([np.eye(d), np.ones((1, d)), np.sign(rng.standard_normal((4, d)))])
-        sizes = r * np.geomspace(0.05, 1, 24)
+    def _collinear(self, lines) -> np.ndarray:
+        """Token 0 at a, -a or the centre, m others at a, the rest at -a, for lines through 0."""
+        N, sizes = self.count, np.geomspace(0.05, 1, 24)
         shares = np.unique(np.linspace(0, N - 1, min(N, 9)).astype(int))
         line, size, share, own = (
             grid.ravel()
@@ -270,10 +275,21 @@ class _Search:
         )
         signs = np.where(np.arange(1, N) <= share[:, None], 1.0, -1.0)
         signs = np.concatenate([own[:, None], signs], axis=1)
-        x = signs[:, :, None] * size[:, None, None] * lines[line][:, None]
-        logits = np.zeros(x.shape[:2])
-        logits[:, 0] = rng.uniform(-12, 2, len(x))
-        return self.pack(x, logits)
+        return signs[:, :, None] * size[:, None, None] * lines[line][:, None]
+
+    def _triangles(self, lines, rng) -> np.ndarray:
+        """Token 0, its mirror image in a line, and the rest at one end of the line."""
+        across = rng.standard_normal(lines.shape)
+        square = (lines**2).sum(1, keepdims=True)
+        across -= (across * lines).sum(1, keepdims=True) / square * lines
+        across *= np.sqrt(square) / np.linalg.norm(across, axis=1, keepdims=True)
+        angles, sizes = np.pi / 16 * np.arange(1, 9), np.geomspace(0.05, 1, 12)
+        grids = np.meshgrid(np.arange(len(lines)), angles, sizes)
+        line, angle, size = (grid.reshape(-1, 1) for grid in grids)
+        along, angle, size = lines[line], angle[..., None], size[..., None]
+        pair = np.array([[1.0], [-1.0]]) * np.sin(angle) * across[line] - np.cos(angle) * along
+        rest = np.repeat(along, self.count - 2, axis=1)
+        return size * np.concatenate([pair, rest], axis=1)
 
 
 def stretch(potential, x, w, norm: str, direction=None) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class Contraction:
         supremum, a lower bound of the true constant; the factor is then what a search found, and
         nothing is certified. A refusal on this evidence is proved.
     source : str
+    n_tokens : int or None
+        N; None where the bound is for any number of tokens, or says so itself.
     """
 
     scale: float
@@ -46,6 +48,7 @@ class Contraction:
     domain: Domain
     evidence: str
     source: str
+    n_tokens: int | None = None
 
     @property
     def contracts(self) -> bool:
@@ -160,11 +163,12 @@ def certify(
     lookup = 1.0 if value is None else lookup_bound(value, norm)
     if constant is None:
         bound = smallest_bound(potential, domain, norm, lookup, n_tokens)
-        return certify_bound(bound, domain, scale)
+        return replace(certify_bound(bound, domain, scale), n_tokens=n_tokens)
     _check_fits(constant, potential, domain, n_tokens, norm)
     size = constant.value * (1.0 if value is None else lookup.value)
     source = "an adversarial supremum"
-    return _contraction(scale, size, norm, domain, "numerical", source)
+    found = _contraction(scale, size, norm, domain, "numerical", source)
+    return replace(found, n_tokens=n_tokens)
 
 
 def certify_bound(bound: Bound, domain: Domain, scale: float) -> Contraction:

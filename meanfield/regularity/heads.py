@@ -273,7 +273,10 @@ class TransformerHead(Potential):
         """As `on_sphere`, with tokens that are not normalised."""
         eigenvalues, vectors = self.spectrum
         if not 2 <= directions <= len(eigenvalues):
-            raise InputError(f"directions must be in 2 ... {len(eigenvalues)}, got {directions}")
+            raise InputError(
+                f"the form of layer {self.layer}, head {self.head} has {len(eigenvalues)} "
+                f"directions: between 2 and as many can be taken, {directions} were asked for"
+            )
         projected = self._tokens(tokens) @ vectors[:, :directions]
         squared = float((projected**2).sum(axis=1).mean())
         return np.diag(eigenvalues[:directions] * squared), projected

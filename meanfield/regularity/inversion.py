@@ -244,6 +244,10 @@ class _Iteration:
                 raise InputError(
                     f"the certificate holds on {certificate.domain}, not on {self.domain}"
                 )
+            if certificate.n_tokens not in (None, len(x)):
+                raise InputError(
+                    f"the certificate holds for {certificate.n_tokens} tokens, not for {len(x)}"
+                )
             norm = certificate.norm
         small = self.tolerance * self.domain.half_width
         sizes = [np.inf]

@@ -275,7 +275,7 @@ def token_effects(
     if len(x) < 2:
         raise InputError("a text needs at least two tokens to lose one")
     chosen = np.arange(len(x)) if chosen is None else np.asarray(chosen)
-    if chosen.ndim != 1 or not np.isin(chosen, np.arange(len(x))).all():
+    if chosen.ndim != 1 or not len(chosen) or not np.isin(chosen, np.arange(len(x))).all():
         raise InputError(f"chosen must be numbers of tokens, 0 .. {len(x) - 1}")
     other = len(x) - 1 if change == "delete" else len(x)
     bound = smallest_bound(potential, domain, norm, _lookup(value, norm), len(x), other)

@@ -29,7 +29,7 @@ def as_points(x, name: str = "points") -> np.ndarray:
     >>> as_points([[1, 2]]).tolist()
     [[1.0, 2.0]]
     """
-    points = np.asarray(x, dtype=float)
+    points = _numbers(x, PointsError, name)
     if points.ndim != 2 or points.size == 0:
         raise PointsError(f"{name} must have shape (m, d) with m, d >= 1, got {points.shape}")
     if not np.isfinite(points).all():
@@ -50,12 +50,19 @@ def as_matrix(matrix, name: str) -> np.ndarray:
     >>> as_matrix([[1, 2, 3]], "W").shape
     (1, 3)
     """
-    found = np.asarray(matrix, dtype=float)
+    found = _numbers(matrix, MatrixError, name)
     if found.ndim != 2 or found.size == 0:
         raise MatrixError(f"{name} must be a matrix, got shape {found.shape}")
     if not np.isfinite(found).all():
         raise MatrixError(f"{name} contains NaN or infinity")
     return found
+
+
+def _numbers(values, error: type[Exception], name: str) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise error(f"{name} must be an array of real numbers, rows of one length") from None
 
 
 def _positive(value: float, name: str) -> float:

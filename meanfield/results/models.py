@@ -70,6 +70,11 @@ package that carries one
         weights = any(folder.glob("*.safetensors"))
         if file.name == CONFIG and weights:
             return folder.resolve()
+    if path.is_file():
+        raise FileError(
+            f"{name} is no model: models are directories, heads are read from .npz and "
+            ".safetensors files"
+        )
     raise FileError(
         f"{name} is neither a model directory nor an installed package that carries one"
     )

@@ -184,5 +184,11 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             return {name: stored[name] for name in stored.files}
     except OSError as error:
         raise FileError(f"cannot read {path}: {reason(error)}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except FileError:
+        raise
+    except ValueError:  # the text of NumPy advises to load the pickle
+        raise FileError(
+            f"{path} is no npz file of plain arrays: it is damaged or holds a pickle"
+        ) from None
+    except (EOFError, zipfile.BadZipFile) as error:
         raise FileError(f"{path} is no npz file of plain arrays: {reason(error)}") from None

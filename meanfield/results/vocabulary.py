@@ -147,6 +147,8 @@ def read_token_numbers(path: Path, folder: Path) -> np.ndarray:
     except OSError as error:
         raise FileError(f"cannot read {path}: {reason(error)}") from None
     if path.suffix == ".txt":
+        if not content.strip():
+            raise PointsError(f"{path} holds no text")
         return encode(folder, content)
     rows = list(csv.DictReader(content.splitlines()))
     if not rows or not {"id", "token"} & set(rows[0]):

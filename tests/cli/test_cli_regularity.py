@@ -94,6 +94,14 @@ def test_numbers_beyond_floating_point(command):
             assert np.isfinite(stored[name]).all()
 
 
+def test_a_head_without_values(command):
+    np.savez("none.npz", W_Q=np.eye(3), W_K=np.eye(3), W_V=0 * np.eye(3), W_O=np.eye(3),
+             tokens=np.eye(3))  # fmt: skip
+    status, out, errors = command("regularity none.npz --plot none.png")
+    assert (status, errors) == (0, [])
+    assert out.splitlines()[2].split()[2:6] == ["0", "0", "0", "-inf"]
+
+
 def test_one_head_with_tokens_of_its_own_in_l1(command):
     write_heads("heads.npz", tokens=None)
     x = np.random.default_rng(1).normal(size=(4, 6))
@@ -200,6 +208,8 @@ BAD_INPUT = [
     ("nothing", "nothing is neither a model directory nor an installed package"),
     ("nothing.npz", "cannot read nothing.npz: No such file"),
     ("weights.pt", "weights.pt is a pickle"),
+    ("junk.npz", "junk.npz is no npz file of plain arrays: it is damaged or holds a pickle"),
+    ("array.npy", "array.npy is no model: models are directories, heads are read from .npz"),
     ("pickle", "pytorch_model.bin is a pickle"),
     ("empty", "empty has no config.json"),
     ("nan", "query.weight contains NaN or infinity"),
@@ -212,6 +222,7 @@ BAD_INPUT = [
     ("good --tokens 1", "two tokens or more"),
     ("good --tokens what", "tokens are 'what', they must be a number N"),
     ("good --tokens none.csv", "cannot read none.csv: No such file"),
+    ("good --tokens blank.txt", "blank.txt holds no text"),
     ("good --tokens bad.csv", "row 1: 'horse' is not in the vocabulary"),
     ("good --tokens few.npz", "tokens live in R^3, those of the model in R^8"),
     ("good --tokens 5 --output old.nc", "old.nc exists"),
@@ -238,6 +249,9 @@ def test_bad_input_is_one_line(command, words, message):
     Path("empty").mkdir()
     Path("old.nc").write_bytes(b"old")
     Path("bad.csv").write_text("token\nhorse\n")
+    Path("blank.txt").write_text(" \n")
+    Path("junk.npz").write_text("hello")
+    np.save("array.npy", np.eye(3))
     np.savez("few.npz", tokens=np.eye(3))
     write_heads("heads.npz")
     write_heads("bare.npz", tokens=None)
@@ -288,11 +302,13 @@ def test_the_main_job_from_a_head_of_the_real_model(command, real, token_points)
         ("--D 1,2 --head m:0:0", "give either --D or --head, not both"),
         ("--head m:0", "the head is 'm:0', it must be MODEL:LAYER:HEAD"),
         ("--head m:0:2", "head must be in 0 ... 1, got 2"),
+        ("--head plane.npz:0:0", "head 0 has 2 directions: between 2 and as many can be taken, 3"),
         ("--head nothing:0:0", "nothing is neither a model directory nor an installed package"),
     ],
 )
 def test_bad_heads_of_the_main_job(command, words, message):
     write_model("m")
+    np.savez("plane.npz", W_Q=np.eye(2), W_K=np.eye(2), tokens=np.eye(2))
     status, out, errors = command(f"evolve {words} --t-end 1")
     assert (status, out, len(errors)) == (2, "", 1)
     assert message in errors[0]

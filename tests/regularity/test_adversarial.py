@@ -68,6 +68,18 @@ def test_gaussian_in_the_plane(norm, expected):
     assert found.value == pytest.approx(expected, abs=2e-3)
 
 
+@pytest.mark.parametrize("d", [2, 3])
+def test_a_triangle_passes_what_lies_on_a_line(d):
+    # one token, its mirror image, the others at one place; from starts on lines alone 34.03
+    ball, minus = Ball(3.0, d), ScaledDotProduct(-1.0)
+    found = adversarial_constant(minus, ball, 10, norm="l2", starts=3)
+    assert found.confirmed
+    assert found.value == pytest.approx(39.6419, rel=1e-5)
+    bound = exponential_attention_bound(minus, ball, "l2", n_tokens=10)
+    assert bound.value == pytest.approx(59.14, abs=0.005)
+    assert np.linalg.norm(np.ptp(found.tokens[2:], axis=0)) < 0.01
+
+
 def test_query_bound_is_attained():
     # keys at R and -R, the query at their centre
     R, h, G = 1.3, 1e-4, ScaledDotProduct(1.0)

@@ -3,6 +3,8 @@
 Vuckovic, Baratin, Tachet des Combes (2020); the distances are exact W1.
 """
 
+import dataclasses
+
 import numpy as np
 import ot
 import pytest
@@ -10,6 +12,7 @@ from scipy.stats import wasserstein_distance
 
 import meanfield as mf
 from meanfield import regularity as reg
+from meanfield.errors import InputError
 
 METRICS = {"l1": "cityblock", "l2": "euclidean"}
 
@@ -236,3 +239,28 @@ def test_projection_constant_does_not_mix_with_the_printed_ones():
     mu, nu = mf.Measure(np.zeros((1, d))), mf.Measure(np.full((1, d), r))
     ratio = w1(*(reg.self_attention(m, G) for m in (mu, nu))) / w1(mu, nu)
     assert printed / d * reg.projection_bound("l1", d).value < ratio < printed
+
+
+def test_a_vanishing_weight_shows_spurious_constants():
+    """Round-off over a weight of 1e-14 passes every bound; a floored search is confirmed."""
+    G, E, h = reg.ScaledDotProduct(-np.sqrt(2)), reg.Box(1.0, 2), 1e-5
+    bound = reg.exponential_attention_bound(G, E, "l1")
+    rng, spurious = np.random.default_rng(0), 0.0
+    masses = np.array([1e-14, 0.4, 0.3, 0.3 - 1e-14])
+    for points in rng.uniform(-1, 1, (60, 4, 2)):
+        moved = points.copy()
+        moved[0] -= h * np.sign(moved[0])
+        mu, nu = (mf.Measure(x, masses) for x in (points, moved))
+        images = [reg.self_attention(m, G) for m in (mu, nu)]
+        spurious = max(spurious, w1(*images) / (masses[0] * 2 * h))
+        # The exact derivative is in the logarithmic domain and needs no difference.
+        assert reg.local_constant(points, G, masses, norm="l1").value < bound.value
+    assert spurious > bound.value
+    found = reg.adversarial_constant(G, E, 4, weights="free", starts=2, floor=1e-4)
+    assert found.confirmed
+    assert found.weights.min() >= 1e-4 * (1 - 1e-12)
+    assert 50 < found.value < bound.value
+    claimed = dataclasses.replace(found, value=spurious)
+    assert not claimed.confirmed
+    with pytest.raises(InputError, match="not confirmed by finite differences"):
+        reg.certify(G, E, 4, 1e-3, norm="l1", constant=claimed)

@@ -181,5 +181,7 @@ def test_bad_input():
         infinite_depth(np.zeros((2, 2)), g, E, injection=lambda x: x[:1])
     with pytest.raises(InputError, match="certificate holds"):
         invert(np.zeros((2, 2)), g, E, certify(potential, Ball(0.1, 2), 2, 0.1))
+    with pytest.raises(InputError, match="holds for 3 tokens, not for 2"):
+        invert(np.zeros((2, 2)), g, Ball(0.1, 2), certify(potential, Ball(0.1, 2), 3, 0.1))
     with pytest.raises(MatrixError):
         attention_block(potential, value=[[np.inf]])

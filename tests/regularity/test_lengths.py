@@ -109,6 +109,8 @@ def test_bad_input():
         token_effects(x[:1], potential, box)
     with pytest.raises(InputError, match="chosen"):
         token_effects(x, potential, box, chosen=[3])
+    with pytest.raises(InputError, match="chosen"):
+        token_effects(x, potential, box, chosen=[])
     with pytest.raises(InputError, match="'l1' or 'l2'"):
         compare_texts(x, x, potential, box, norm="max")
     with pytest.raises(PointsError, match="outside"):

@@ -151,9 +151,10 @@ def test_duality_bounds_every_direction_and_is_sharp_at_the_best(name):
         assert factors @ norms + np.linalg.norm(own, 2) <= spectral[j]
 
 
-def test_bounds_hold_where_the_search_is_cut_short(monkeypatch):
+@pytest.mark.parametrize("name", ["gaussian", "bilinear", "custom"])
+def test_bounds_hold_where_the_search_is_cut_short(name, monkeypatch):
     rng = np.random.default_rng(6)
-    x, potential = rng.standard_normal((25, 6)), Gaussian()
+    x, potential = rng.standard_normal((25, 6)), a_potential(name, 6, rng)
     full = {norm: local_constant(x, potential, norm=norm) for norm in ("l1", "l2")}
     monkeypatch.setattr(local, "SMALL", 0)
     monkeypatch.setattr(local, "COLUMN_WORK", 1.0)
@@ -206,6 +207,10 @@ def test_bad_input():
         local_constant(x, G, norm="linf")
     with pytest.raises(PointsError, match="NaN"):
         local_constant([[np.nan, 0.0]], G)
+    with pytest.raises(PointsError, match="real numbers"):
+        local_constant([["a", "b"]], G)
+    with pytest.raises(MatrixError, match="real numbers"):
+        local_constant(x, G, value=[[1.0, 2.0], [3.0]])
     with pytest.raises(DensityError, match="NaN"):
         local_constant(x, G, [np.nan, 1.0])
     with pytest.raises(DensityError, match="shape"):
