@@ -25,6 +25,7 @@ from meanfield.transport.geodesic import Geodesic
 from meanfield.transport.mobility import METHODS, mobility_distance
 from meanfield.transport.wasserstein import wasserstein_bounds
 
+UNEVEN = 0.02  # speeds that vary by more need more steps
 FILE_HELP = "A saved run or extremum (its last state; RUN.nc:K of start K), or points FILE.csv."
 
 
@@ -94,7 +95,7 @@ def distance_command(
 
 
 def read_state(name: str) -> tuple[Measure, np.ndarray | None]:
-    """The last state in a file, and the D of its model, if it has one.
+    """The last state in a file, and the D of its model, if it has a single one.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def read_state(name: str) -> tuple[Measure, np.ndarray | None]:
     if Path(name).suffix.lower() in (".csv", ".txt"):
         return Measure(read_points(name)), None
     end = end_state(name)
-    return _state_of(end, start, name), end.model.D
+    return _state_of(end, start, name), getattr(end.model, "D", None)
 
 
 def _state_of(end, start: int | None, name: str) -> Measure:
@@ -133,7 +134,7 @@ def _matrix(D: str | None, first, second) -> np.ndarray:
     if D is not None:
         return parsing.parse_matrix(D)
     if first is None and second is None:
-        raise InputError("files of points have no kernel: give --D or --kernel")
+        raise InputError("points and runs of several heads have no kernel: give --D or --kernel")
     if first is not None and second is not None and not np.array_equal(first, second):
         raise InputError("the two runs have different D: choose the kernel with --D or --kernel")
     return second if first is None else first
@@ -160,13 +161,14 @@ def summary(found: Geodesic, first, second) -> str:
         tried = len(found.parameters["start_distances"])
         where = f"{len(found.masses)} particles, best of {tried} start{'s' * (tried > 1)}"
         bound = " (an upper bound)"
+    rough = ", more --steps make it even" if found.speed_variation > UNEVEN else ""
     state = "converged" if found.converged else "did not converge"
     return "\n".join(
         [
             f"W_m = {found.distance:.10g}{bound}: {where}, {len(found.speed)} intervals of time",
             f"  sqrt(C) W2 = {found.lower:.6g} <= W_m <= sqrt(C~) W2 = {found.upper:.6g}",
             f"  {_interval('W1', first)}, {_interval('W2', second)}",
-            f"  speed constant to {100 * found.speed_variation:.2g} %",
+            f"  speed constant to {100 * found.speed_variation:.2g} %{rough}",
             f"  {state}: residual {found.residual:.2g}",
         ]
     )

@@ -15,6 +15,7 @@ from meanfield.cli.pictures import check_picture, draw
 from meanfield.errors import MeshError
 from meanfield.results.dataset import open_frames, restore_setting, stored_audit, stored_verb
 from meanfield.results.files import check_output
+from meanfield.results.sweep_dataset import DONE, FAILED
 from meanfield.results.ugrid import mesh_dataset, open_netcdf, read_mesh, write_mesh
 from meanfield.sphere.connectivity import FILL
 from meanfield.sphere.meshes import Mesh
@@ -73,7 +74,9 @@ def _print_parameters(attrs) -> None:
 
 
 def _points_summary(dataset) -> str:
-    """Title, sizes, and the energy, of a result that lives on points."""
+    """Title, sizes, and the energy, of a result that lives on points, or of a sweep of results."""
+    if stored_verb(dataset) == "sweep":
+        return _sweep_summary(dataset)
     if "time" in dataset.dims:
         expected = dataset.sizes["time"]
         dataset = dataset.isel(time=np.isfinite(dataset["time"].values))
@@ -88,6 +91,20 @@ def _points_summary(dataset) -> str:
             f"{np.mean(energy[-1]):.8g}"
         )
     return "\n".join(lines)
+
+
+def _sweep_summary(dataset) -> str:
+    """Title, axes, and what became of the members."""
+    status, errors = dataset["status"].values, dataset["error"].values
+    lines = [dataset.attrs["title"]]
+    for name in dataset["status"].dims:
+        values = dataset[name].values
+        lines.append(f"  {name}: {len(values)} values, {values[0]} ... {values[-1]}")
+    complete, failed = (status == DONE).sum(), status == FAILED
+    lines.append(f"  {status.size} members: {complete} complete, {failed.sum()} failed")
+    lines += [f"    failed: {error}" for error in dict.fromkeys(errors[failed].tolist())]
+    names = [name for name in dataset.data_vars if name not in ("status", "error")]
+    return "\n".join([*lines, f"  variables: {', '.join(names) or 'none'}"])
 
 
 def plot_command(

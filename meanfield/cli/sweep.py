@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,7 @@ from meanfield.cli.sweep_plan import VARY_HELP, Member, Plan, read_plan
 from meanfield.cli.sweep_workers import Outcome, in_this_process, on_cluster, on_this_machine
 from meanfield.errors import FileError, InputError
 from meanfield.results.dataset import save_dataset
-from meanfield.results.files import check_output, replacing
+from meanfield.results.files import check_output, only_writer, replacing
 from meanfield.results.sweep_dataset import sweep_dataset
 from meanfield.results.ugrid import open_netcdf
 
@@ -48,7 +49,9 @@ def sweep_command(
         str | None,
         typer.Option(metavar="tcp://HOST:PORT", help="A running dask.distributed cluster."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of random starts of the members.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of random starts of the members, 0 by default.")
+    ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try failed members again.")] = False,
     output: options.Output = Path("sweep.nc"),
     plot: options.Picture = None,
@@ -60,12 +63,18 @@ def sweep_command(
     interruption, or with more values, the same command goes on. A member that fails is recorded
     with its error. Members of a particles sweep without --seed get seeds of their own.
     """
-    began = time.perf_counter()
     plan = read_plan(command, vary or [], seed)
     check_output(output, overwrite)
     check_picture(plot, overwrite)
     if scheduler is not None and processes is not None:
         raise InputError("give either --processes or --scheduler")
+    with only_writer(output):
+        return _sweep(plan, output, retry, processes, scheduler, plot, overwrite)
+
+
+def _sweep(plan: Plan, output: Path, retry, processes, scheduler, plot, overwrite) -> int:
+    """Compute what is missing and combine all members; the exit status."""
+    began = time.perf_counter()
     folder = Folder(output.with_name(output.name + ".members"), retry)
     members = list(plan)
     todo = [member for member in members if not folder.knows(member)]
@@ -95,11 +104,11 @@ def _work(todo: list[Member], folder: Folder, processes, scheduler) -> int:
     """Compute members until all are known: 0, or the exit status of an interruption."""
     with Signals(at_once=True) as signals:
         try:
-            outcomes = _run(todo, folder, processes, scheduler)
-            for member, outcome in tqdm(outcomes, total=len(todo), unit="member", disable=None):
-                if outcome.status in (INTERRUPTED, TERMINATED):
-                    return signals.status if signals.wanted() else outcome.status
-                folder.note(member, outcome)
+            with closing(_run(todo, folder, processes, scheduler)) as outcomes:
+                for member, outcome in tqdm(outcomes, total=len(todo), unit="member", disable=None):
+                    if outcome.status in (INTERRUPTED, TERMINATED):
+                        return signals.status if signals.wanted() else outcome.status
+                    folder.note(member, outcome)
         except KeyboardInterrupt:
             return signals.status
     return 0
@@ -171,13 +180,14 @@ class Folder:
 def _run(todo, folder: Folder, processes, scheduler) -> Iterator[tuple[Member, Outcome]]:
     """The outcomes of members, as they come."""
     if not todo:
-        return iter(())
-    if scheduler is not None:
-        return on_cluster(todo, scheduler)
+        return
     processes = min(processes or os.cpu_count() or 1, len(todo))
-    if processes == 1:
-        return in_this_process(todo, folder.result)
-    return on_this_machine(todo, folder.result, processes)
+    if scheduler is not None:
+        yield from on_cluster(todo, scheduler)
+    elif processes == 1:
+        yield from in_this_process(todo, folder.result)
+    else:
+        yield from on_this_machine(todo, folder.result, processes)
 
 
 def _combined(plan: Plan, members: list[Member], folder: Folder):

@@ -60,7 +60,7 @@ class Plan:
         The values of every axis, numbers or texts.
     seed : int, optional
         Every member of a `particles` sweep that has no ``--seed`` gets one of its own,
-        derived from this one and its place.
+        derived from this one and its command line, whatever else is in the grid.
 
     Raises
     ------
@@ -123,23 +123,25 @@ class Plan:
         own_seed = words[0] == "particles" and not any(
             word.split("=")[0] == "--seed" for word in words
         )
-        for number, index in enumerate(itertools.product(*map(range, self.shape))):
+        for index in itertools.product(*map(range, self.shape)):
             chosen = {
                 name: str(values[place])
                 for (name, values), place in zip(self.axes.items(), index, strict=True)
             }
             filled = [PLACE.sub(lambda found, at=chosen: at[found[1]], word) for word in words]
             if own_seed:
-                filled += ["--seed", str(_seed(self.seed, number))]
+                filled += ["--seed", str(_seed(self.seed, filled))]
             yield Member(index, tuple(filled))
 
 
-def _seed(seed: int, number: int) -> int:
-    """Seeds of members: streams that do not overlap."""
-    return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1)[0])
+def _seed(seed: int, words: list[str]) -> int:
+    """Seeds of members: streams that do not overlap; of 53 bits, which JSON keeps everywhere."""
+    digest = hashlib.sha256("\0".join(words).encode()).digest()
+    entropy = [seed, *np.frombuffer(digest, "<u4").tolist()]
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(11))
 
 
-def read_plan(command: str, vary: list[str], seed: int = 0) -> Plan:
+def read_plan(command: str, vary: list[str], seed: int | None = None) -> Plan:
     """The plan that the command line or a TOML file describes.
 
     Parameters
@@ -149,7 +151,8 @@ def read_plan(command: str, vary: list[str], seed: int = 0) -> Plan:
         table ``vary``, whose entries are lists of values or texts like those of ``vary``.
     vary : list of str
         ``NAME=VALUES``; they come on top of those in the file.
-    seed : int
+    seed : int, optional
+        Instead of that in the file; 0 by default.
 
     Raises
     ------
@@ -162,16 +165,17 @@ def read_plan(command: str, vary: list[str], seed: int = 0) -> Plan:
     """
     axes: dict[str, tuple] = {}
     if command.endswith(".toml"):
-        command, axes, seed = _read_file(Path(command), seed)
+        command, axes, stored = _read_file(Path(command))
+        seed = stored if seed is None else seed
     for text in vary:
         name, equals, values = text.partition("=")
         if not equals or not PLACE.fullmatch(f"{{{name}}}"):
             raise InputError(f"--vary is {text!r}, it must be {VARY_HELP}")
         axes[name] = parse_axis(name, values)
-    return Plan(command, axes, seed)
+    return Plan(command, axes, seed or 0)
 
 
-def _read_file(path: Path, seed: int) -> tuple[str, dict[str, tuple], int]:
+def _read_file(path: Path) -> tuple[str, dict[str, tuple], int]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -180,7 +184,7 @@ def _read_file(path: Path, seed: int) -> tuple[str, dict[str, tuple], int]:
         raise FileError(f"{path} is no TOML file: {error}") from error
     unknown = set(table) - {"command", "vary", "seed"}
     command, vary = table.get("command"), table.get("vary", {})
-    seed = table.get("seed", seed)
+    seed = table.get("seed", 0)
     if unknown or not isinstance(command, str) or not isinstance(vary, dict):
         more = f"; unknown: {', '.join(sorted(unknown))}" if unknown else ""
         raise FileError(f'{path} must have command = "...", a table [vary] and perhaps seed{more}')

@@ -7,6 +7,7 @@ import io
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -20,11 +21,12 @@ from tempfile import TemporaryDirectory
 
 import threadpoolctl
 
-from meanfield.cli.messages import FAILED, INTERRUPTED, TERMINATED
+from meanfield.cli.messages import FAILED, INTERRUPTED, TERMINATED, say
 from meanfield.cli.sweep_plan import Member
 from meanfield.errors import ComputationError, InputError
 
 TRIES = 2  # a member whose process dies this often has failed
+ADDRESS = re.compile(r"((tcp|tls|ws|wss)://)?[^/\s]+:\d{1,5}")
 AHEAD = 2  # members given out per worker, so that none waits
 
 _stopped = False  # in a worker that a signal told to stop: it begins nothing more
@@ -162,7 +164,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         )
         try:
             yield pool
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, GeneratorExit):
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
                 process.terminate()  # a member makes a checkpoint first
@@ -172,9 +174,18 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _prepare(threads: int) -> None:
-    """A new worker: no signals between members, its share of the cores."""
+    """A new worker: no interrupts between members, its share of the cores."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     threadpoolctl.threadpool_limits(threads)
+
+
+def _end_with_parent() -> None:
+    """End this worker when the sweep was killed: it would wait for members for ever."""
+    multiprocessing.parent_process().join()
+    while True:  # the first signal only ends the member, with a checkpoint
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.0)
 
 
 @contextlib.contextmanager
@@ -207,12 +218,16 @@ def on_cluster(
         from distributed import Client, as_completed
     except ImportError:
         raise InputError("--scheduler needs dask: pip install 'meanfield[distributed]'") from None
+    if not ADDRESS.fullmatch(address):
+        raise InputError(f"no scheduler answers at {address!r}: an address is tcp://HOST:PORT")
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are told once
     try:
         client = Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"no scheduler answers at {address}: {error}") from None
     with client:
+        if not client.scheduler_info()["workers"]:
+            say("warning", f"{address} has no workers yet: the sweep waits for them")
         futures = {}
         for member in members:
             key = f"meanfield-{member.name}-{time.time_ns()}"

@@ -64,10 +64,15 @@ class ParticleRun:
         """The instants of the run: see `particle_frames`."""
         return particle_frames(self.points, self.model, self.weights, self.plan, start)
 
+    @property
+    def announced_end(self) -> float | None:
+        """Final time, by which the length of the run can be told; None if it may stop before."""
+        return self.plan.intervals[-1].end if self.plan.stationary is None else None
+
     def compute(self, progress: bool) -> ParticleEvolution:
         """All of the run at once, in memory."""
         intervals = self.plan.intervals
-        frames = watched(self.frames(), len(intervals), intervals[-1].end, progress)
+        frames = watched(self.frames(), len(intervals), self.announced_end, progress)
         saved = [frame for frame in frames if frame.saved]
         times = np.array([frame.time for frame in saved])
         return self.evolution(times, np.stack([frame.points for frame in saved]), saved[-1].stopped)

@@ -159,7 +159,9 @@ def with_progress(frames, count: int, show: bool):
     yield from tqdm(frames, total=count, unit="frame", disable=None if show else True)
 
 
-def watched(frames: Iterable, count: int, t_end: float, show: bool, done: int = 0) -> Iterator:
+def watched(
+    frames: Iterable, count: int, t_end: float | None, show: bool, done: int = 0
+) -> Iterator:
     """Pass frames and steps on, with a bar for the frames, and announce a very long run.
 
     Parameters
@@ -168,8 +170,9 @@ def watched(frames: Iterable, count: int, t_end: float, show: bool, done: int = 
         With the steps between the save times.
     count : int
         How many frames there will be.
-    t_end : float
-        Time of the last of them.
+    t_end : float or None
+        Time of the last of them; None if the run may end long before, so that nothing can be
+        said about its length.
     show : bool
         Show a progress bar, with steps and their estimated number, on a terminal.
     done : int
@@ -191,7 +194,7 @@ def watched(frames: Iterable, count: int, t_end: float, show: bool, done: int = 
         for frame in frames:
             first = first or (frame.time, frame.steps)
             steps, span = frame.steps - first[1], frame.time - first[0]
-            if steps and span > 0 and not (said and bar.disable):
+            if t_end is not None and steps and span > 0 and not (said and bar.disable):
                 total = frame.steps + steps * (t_end - frame.time) / span
                 bar.set_postfix_str(f"step {frame.steps} of about {total:.2g}", refresh=False)
                 if not said and steps >= ESTIMATE_AFTER:

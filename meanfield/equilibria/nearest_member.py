@@ -116,6 +116,8 @@ def distance_to_subspace(measure: Measure, basis) -> float:
 
 
 def _checked(measure: Measure, basis) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(measure, Measure):
+        raise PointsError(f"a Measure is needed, got {type(measure).__name__}")
     basis = np.asarray(basis, dtype=float)
     if basis.ndim != 2 or len(basis) != measure.dimension:
         raise PointsError(

@@ -190,7 +190,7 @@ def predict(D, sign: int = 1, normalized: bool = True) -> Prediction:
 
     Parameters
     ----------
-    D : array_like, shape (n, n) or (n,)
+    D : Interaction, or array_like, shape (n, n) or (n,)
         Any real matrix; a vector means a diagonal matrix. Without symmetry little is known.
     sign : {1, -1}
         +1 ascends the energy (clusters), -1 descends it (spreads).
@@ -210,6 +210,8 @@ def predict(D, sign: int = 1, normalized: bool = True) -> Prediction:
         If D is not a finite square matrix with n >= 2.
     InputError
         If sign is not 1 or -1.
+    ComputationError
+        If rates of the unnormalised flow are beyond the range of float64.
 
     Notes
     -----
@@ -228,7 +230,7 @@ def predict(D, sign: int = 1, normalized: bool = True) -> Prediction:
     """
     if sign not in (1, -1):
         raise InputError(f"sign must be 1 or -1, got {sign!r}")
-    theory = extremizers(D)
+    theory = extremizers(getattr(D, "D", D))
     if theory.matrix_class == "not symmetric":
         return Prediction(theory.D, int(sign), bool(normalized), theory, (), (), None, ())
     D = symmetric_matrix(theory.D)

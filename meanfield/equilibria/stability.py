@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meanfield.arguments import positive, whole
 from meanfield.equilibria.linearization import Linearization
 from meanfield.equilibria.spectrum import Operator, Spectrum, find_spectrum, splitting_spectrum
 from meanfield.equilibria.variations import field_norm, resolve
@@ -133,7 +134,7 @@ class Stability(Result):
         ]
         names = {"density": "rates of largest size", "clusters": "leading rates"}
         rates = ", ".join(
-            f"{rate:.6g}{' (splitting)' if split else ''}"
+            f"{_number(rate)}{' (splitting)' if split else ''}"
             for rate, split in zip(self.rates, self.splitting, strict=True)
         )
         lines.append(f"  {names[self.kind]}: {rates}")
@@ -226,7 +227,8 @@ def stability(
     >>> stability(pair, mf.SelfAttention([1.0, 1.1])).rates.round(6).tolist()
     [0.119451, -0.08005, -0.880549, -0.880549]
     """
-    _check(modes, tolerance, method, kind)
+    modes = whole(modes, "modes", 1)
+    _check(tolerance, method, kind)
     measure, model, kind = _prepared(state, model, space, angle, kind)
     tolerance = TOLERANCES[kind] if tolerance is None else float(tolerance)
     carried = measure.masses > NEGLIGIBLE[kind] * measure.masses.max()
@@ -268,11 +270,13 @@ def stability(
     )
 
 
-def _check(modes, tolerance, method, kind) -> None:
-    if int(modes) != modes or modes < 1:
-        raise InputError(f"modes must be an integer >= 1, got {modes}")
-    if tolerance is not None and not 0 < tolerance < np.inf:
-        raise InputError(f"tolerance must be positive, got {tolerance:g}")
+def _number(rate) -> str:
+    return f"{rate:.6g}" if rate.imag else f"{rate.real:.6g}"
+
+
+def _check(tolerance, method, kind) -> None:
+    if tolerance is not None:
+        positive(tolerance, "tolerance")
     if method not in ("auto", "dense", "iterative"):
         raise InputError(f"method must be one of auto, dense, iterative, got {method!r}")
     if kind not in (None, *TOLERANCES):

@@ -8,10 +8,11 @@ import numpy as np
 
 from meanfield.equilibria.discrete_states import two_point_state
 from meanfield.equilibria.exact import symmetric_matrix
-from meanfield.errors import InputError, PointsError
+from meanfield.errors import ComputationError, InputError, PointsError
 
 NEUTRAL = 1e-9  # of |D|: rates within it of zero belong to a symmetry, or are not decided
 EIGENVECTOR = 1e-8  # of |D|: how far P_z Dz may be from zero
+LARGEST_LOGARITHM = 700.0  # of a rate
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +93,8 @@ def two_point_rates(D, z, t: float = 0.5, sign: int = 1, normalized: bool = True
         If D is not symmetric.
     InputError, PointsError
         If t or sign is out of range, or z is no unit eigenvector.
+    ComputationError
+        If rates of the unnormalised flow are beyond the range of float64.
 
     Notes
     -----
@@ -117,26 +120,31 @@ def two_point_rates(D, z, t: float = 0.5, sign: int = 1, normalized: bool = True
         raise PointsError("z must be an eigenvector of D: the state is not stationary otherwise")
     others = _other_eigenvalues(D, z)
     masses = np.array([t, 1 - t])
-    present = masses > 0
-    near, far = np.exp(level - abs(level)), np.exp(-level - abs(level))
-    Z = masses * near + masses[::-1] * far
-    spreading = -level * (masses * near - masses[::-1] * far)
+    present = np.flatnonzero(masses)
+    # Logarithms: of a single cluster with L < 0 all of Z may underflow
+    with np.errstate(divide="ignore"):
+        log_own, log_other = np.log(masses[present]) + level, np.log(masses[1 - present]) - level
+    log_z = np.logaddexp(log_own, log_other)
+    size = 0.0 if normalized else float(log_z.max())
+    if size > LARGEST_LOGARITHM:
+        raise ComputationError(
+            f"rates of the unnormalised flow are about exp({size:.0f}), beyond the range of "
+            "numbers: take the normalised flow, whose index is the same"
+        )
+    own, other = np.exp(log_own - log_z), np.exp(log_other - log_z)
+    spreading = -level * (own - other)
     # In the unknowns sqrt(mass Z) a the linear system is symmetric
-    blocks = np.zeros((len(others), 2, 2))
-    for cluster in (0, 1):
-        blocks[:, cluster, cluster] = spreading[cluster] + others * near * masses[cluster]
-    root = np.sqrt(Z) if normalized else np.ones(2)
-    blocks /= root[:, None] * root
-    coupling = others * far * np.sqrt(masses.prod()) / root.prod()
-    blocks[:, 0, 1] = blocks[:, 1, 0] = coupling
-    blocks = blocks[:, present][:, :, present]
-    factor = 1.0 if normalized else np.exp(abs(level))
+    number = np.arange(len(present))
+    blocks = np.full((len(others), len(present), len(present)), np.sqrt(other.prod()))
+    blocks *= others[:, None, None]
+    blocks[:, number, number] = spreading + others[:, None] * own
+    factor = np.ones(len(present)) if normalized else np.exp(log_z)
     return TwoPointRates(
         eigenvalue=level,
         others=others,
-        spreading=sign * factor * (spreading / root**2)[present],
-        moving=sign * factor * np.linalg.eigvalsh(blocks),
-        tolerance=NEUTRAL * scale * factor,
+        spreading=sign * factor * spreading,
+        moving=sign * np.linalg.eigvalsh(blocks * np.sqrt(factor[:, None] * factor)),
+        tolerance=NEUTRAL * scale * factor.max(),
     )
 
 

@@ -78,7 +78,8 @@ def _speed(panel, dataset: xr.Dataset) -> None:
     panel.annotate("distance", (0.02, distance), (0, 3), textcoords="offset points", fontsize=9)
     # A narrow range would magnify differences that mean nothing.
     reach = max(0.05 * distance, 1.3 * float(np.abs(speed - distance).max()), 1e-12)
-    panel.set(xlim=(0, 1), ylim=(distance - reach, distance + reach))
+    bottom = max(distance - reach, 0.0 if distance > 0 else -reach)
+    panel.set(xlim=(0, 1), ylim=(bottom, distance + reach))
     panel.set(xlabel="time t", ylabel="speed in $W_m$")
     panel.grid(color="0.9")
     panel.spines[["top", "right"]].set_visible(False)

@@ -165,15 +165,17 @@ def _curve(panel, dataset: xr.Dataset) -> None:
     """The potential and the density over the angle."""
     angle = angles(positions(dataset)[0])
     order = np.argsort(angle)
+    order = np.append(order, order[0])
+    around = angle[order] + np.append(np.zeros(len(angle)), 2 * np.pi)  # the curve is closed
     panel.axhline(0.0, color="0.8", linewidth=0.8)
-    panel.plot(angle[order], _leading(dataset)["potential"].values[order], color=GROWING)
+    panel.plot(around, _leading(dataset)["potential"].values[order], color=GROWING)
     panel.set(xlim=(0, 2 * np.pi), xlabel="angle θ")
     panel.set_ylabel("potential: mass gathers where it is large", color=GROWING)
     panel.set_xticks(np.arange(5) * np.pi / 2, ["0", "π/2", "π", "3π/2", "2π"])
     panel.set_title(_name(dataset), fontsize=9)
     if "density" in dataset:
         other = panel.twinx()
-        other.plot(angle[order], dataset["density"].values[order], color="0.4", linestyle="--")
+        other.plot(around, dataset["density"].values[order], color="0.4", linestyle="--")
         other.set_ylabel("density (uniform is 1)", color="0.4")
         other.set_ylim(bottom=0)
 
@@ -183,6 +185,7 @@ def _lengths(panel, dataset: xr.Dataset) -> None:
     lengths = np.linalg.norm(_leading(dataset)["field"].values, axis=1)
     panel.plot(np.arange(len(lengths)), lengths, "o", color=GROWING, markersize=4)
     panel.set(xlabel="point", ylabel="length of the displacement")
+    panel.xaxis.get_major_locator().set_params(integer=True)
     panel.set_ylim(bottom=0)
     panel.set_title(_name(dataset), fontsize=9)
 

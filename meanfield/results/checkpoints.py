@@ -12,6 +12,7 @@ import io
 import json
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -25,6 +26,7 @@ from meanfield.results.provenance import installed, to_json
 MAGIC = b"meanfield checkpoint 1\n"
 DIGEST_CHARACTERS = 64
 ABOUT = "about"  # the entry that holds what is no array
+SHORT = 60  # characters of a value in a message
 INTERVAL = 60.0  # seconds between two checkpoints by default
 
 
@@ -140,17 +142,30 @@ def differences(stored: dict, wanted: dict) -> list[str]:
     >>> differences({"t_end": 1.0, "cfl": 0.45}, {"t_end": 2.0, "cfl": 0.45})
     ['t_end is 1.0 there, 2.0 here']
     """
-    wanted = json.loads(to_json(wanted))
-    return [
-        f"{name} is {_short(stored.get(name))} there, {_short(wanted.get(name))} here"
-        for name in sorted(stored.keys() | wanted.keys())
-        if stored.get(name) != wanted.get(name)
-    ]
+    return list(_different("", stored, json.loads(to_json(wanted))))
+
+
+def _different(name: str, there, here) -> Iterator[str]:
+    """The innermost entries that differ: of a long list its length, or the first of them."""
+    if there == here:
+        return
+    both = (there, here)
+    if all(isinstance(value, dict) for value in both):
+        for key in sorted(there.keys() | here.keys()):
+            yield from _different(f"{name}.{key}".lstrip("."), there.get(key), here.get(key))
+    elif all(isinstance(value, list) and len(json.dumps(value)) > SHORT for value in both):
+        if len(there) == len(here):
+            k = next(k for k in range(len(here)) if there[k] != here[k])
+            yield from _different(f"{name}[{k}]", there[k], here[k])
+        else:
+            yield f"{name} has {len(there)} values there, {len(here)} here"
+    else:
+        yield f"{name} is {_short(there)} there, {_short(here)} here"
 
 
 def _short(value) -> str:
     text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
 
 
 def check_same_run(path, stored: dict, wanted: dict) -> None:

@@ -208,7 +208,7 @@ def record_particles(
             else:
                 checkpoints.remove()
             steps = run.frames(None if state is None else state.arrays)
-            steps = watched(steps, len(intervals), intervals[-1].end, progress, recorder.count)
+            steps = watched(steps, len(intervals), run.announced_end, progress, recorder.count)
             last, complete = _survive(steps, recorder, checkpoints, stop)
             return _ended(recorder, checkpoints, last, complete)
 

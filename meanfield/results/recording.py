@@ -105,7 +105,6 @@ class FrameFile:
         with open_netcdf(self.partial) as stored:
             try:
                 parameters = json.loads(stored.attrs["parameters"])
-                check_same_run(self.partial, parameters, json.loads(head.attrs["parameters"]))
                 same = set(stored.variables) == set(head.variables) and all(
                     variable.shape == stored[name].shape
                     and np.array_equal(variable.values, stored[name].values)
@@ -115,6 +114,7 @@ class FrameFile:
                 times = stored["time"].values
             except READ_ERRORS as error:
                 raise FileError(f"{self.partial} is damaged: {reason(error)}") from error
+        check_same_run(self.partial, parameters, json.loads(head.attrs["parameters"]))
         if not same or len(times) != self.total:
             raise FileError(
                 f"{self.partial} belongs to another run: its mesh, its points or its number of "

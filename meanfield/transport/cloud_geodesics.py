@@ -32,6 +32,7 @@ MEMORY = 12  # pairs that L-BFGS remembers
 TOLERANCE = 1e-4  # of the residual; the error of the action is about its square
 FIRST_SHIFT = 1 / 8  # of the mass on S^1 that is sent the other way around, at first
 SHIFTS = 4  # shifts that are tried for each recoupling
+SAME = 1e-14  # in radians: a shorter way is round-off
 GAIN = 1e-7  # relative: a new coupling must lower the action by more
 
 
@@ -113,16 +114,18 @@ def cloud_geodesic(
     1.0
     """
     steps, starts = whole(steps, "steps", 1), whole(starts, "starts", 1)
-    recouplings = whole(recouplings, "recouplings", 0)
+    recouplings, seed = whole(recouplings, "recouplings", 0), whole(seed, "seed", 0)
+    max_iterations = whole(max_iterations, "max_iterations", 0)
     wanted = whole(DEFAULT_PARTICLES if particles is None else particles, "particles", 1)
     if not (np.isfinite(tolerance) and tolerance > 0):
         raise InputError(f"tolerance must be > 0, got {tolerance!r}")
-    attempts = 0 if kernel.constant else recouplings
-    search = _Search(a, b, kernel, steps, wanted, attempts, tolerance, max_iterations)
     _check_size(max(len(a), len(b), wanted), steps)
-    tried = 1 if kernel.constant else starts
-    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(tried)]
     plan = optimal_plan(a, b)
+    simple = kernel.constant or plan.cost <= SAME**2
+    attempts = 0 if simple else recouplings
+    search = _Search(a, b, kernel, steps, wanted, attempts, tolerance, max_iterations)
+    tried = 1 if simple else starts
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(tried)]
     descents = (
         search.descend(coupling_of_plan(a, b, plan, wanted, stream), number, stream)
         for number, stream in enumerate(streams)
@@ -231,6 +234,8 @@ class _Descent:
         for _ in range(RESTARTS):
             before = self.value
             squares = distance(self.paths[:-1], self.paths[1:]) ** 2 @ self.action.masses
+            if len(squares) * squares.sum() <= SAME**2:
+                return
             potential = self.value / (len(squares) * squares.sum())
             chart = PathCoordinates(self.paths, self.action.masses, potential)
             found = minimize(

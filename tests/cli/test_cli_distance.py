@@ -58,6 +58,22 @@ def test_points_and_constant_kernels(command, saved):
     assert "best of 2 starts" in out
 
 
+def test_a_run_of_several_heads_has_no_kernel(command, saved):
+    heads = mf.MultiHead([mf.SelfAttention([0.5, 1.0]), mf.SelfAttention([1.0, 0.5])])
+    mf.evolve_particles(mf.random_points(6, 2, 1), heads, 0.2, save=2).save("h.nc")
+    status, _, errors = command("distance h.nc e.csv")
+    assert (status, len(errors)) == (2, 1)
+    assert "several heads have no kernel: give --D or --kernel" in errors[0]
+    assert command("distance h.nc e.csv --kernel 1")[0] == 0
+
+
+def test_uneven_speed_asks_for_more_steps(command, saved):
+    hint = "more --steps make it even"
+    line = "distance e.csv f.csv --D 2,-2 --particles 1 --starts 1 --steps"
+    assert hint in command(f"{line} 2")[1]
+    assert hint not in command(f"{line} 64")[1]
+
+
 def test_starts_of_an_ensemble(command):
     points = mf.random_points(5, 2, 1, starts=2)
     run = mf.evolve_particles(points, mf.SelfAttention([1.0, 1.0]), 0.1, save=2)
@@ -118,6 +134,7 @@ def test_without_convergence_the_status_is_one(command, saved, monkeypatch):
         ("a.nc missing.nc", "missing.nc"),
         ("a.nc:3 b.nc", "one start only"),
         ("a.nc b.nc --steps 0", "steps must be"),
+        ("a.nc b.nc --seed=-1", "seed must be an integer >= 0"),
         ("a.nc b.nc --method fast", "auto, cloud, mesh"),
         ("a.nc b.nc --output a.nc", "a.nc exists"),
         ("a.nc b.nc --plot a.xyz", "must end in"),

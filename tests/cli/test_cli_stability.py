@@ -101,7 +101,7 @@ BAD_INPUT = [
     ("text.nc", "text.nc is not a readable NetCDF file"),
     ("mesh.nc", "mesh.nc holds no run or extremum saved by meanfield"),
     ("run.nc --modes 0", "modes must be an integer >= 1"),
-    ("run.nc --tolerance -1", "tolerance must be positive"),
+    ("run.nc --tolerance -1", "tolerance must be finite and > 0"),
     ("run.nc --angle 9", "angle must be in (0, pi)"),
     ("run.nc --start 1", "--start is 1, it must be from 0 to 0"),
     ("run.nc --output run.nc", "run.nc exists"),

@@ -166,6 +166,16 @@ def test_a_huge_end_time_is_announced(command, monkeypatch):
         interrupted_evolution(1e12)
 
 
+def test_runs_that_may_stop_early_are_not_announced(command, monkeypatch):
+    monkeypatch.setattr("meanfield.dynamics.particle_groups.PART", 0.0)
+    monkeypatch.setattr(surviving, "Signals", Interrupting)
+    monkeypatch.setattr(Interrupting, "after", 150)
+    line = "particles --D 0.001,0.001,0.002 --points 9 --t-end 1e12 --save 2 --method geodesic_rk4"
+    assert "about " in command(line)[2][0]
+    _, _, errors = command(f"{line} --stationary 1e-30 --overwrite")
+    assert [error.split(";")[0] for error in errors] == ["meanfield: error: interrupted"]
+
+
 def interrupted_evolution(t_end):
     def stop():
         steps.append(1)

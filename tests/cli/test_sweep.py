@@ -18,6 +18,7 @@ from meanfield.cli.sweep_plan import Plan, parse_axis, read_plan
 from meanfield.cli.sweep_workers import Outcome, on_this_machine
 from meanfield.errors import FileError, InputError, SizeError
 from meanfield.results.dataset import open_run
+from meanfield.results.files import only_writer
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 RUN = "evolve --D -1,{l} --mesh circle:16 --t-end {t} --save 3 --density vmf:1,1:2"
@@ -115,10 +116,12 @@ def test_files_that_are_refused(text, words):
 
 def test_a_plan_from_a_file():
     Path("plan.toml").write_text(
-        'command = "meanfield evolve --D {l},1 --mesh {mesh} --t-end 1"\n'
+        'command = "meanfield evolve --D {l},1 --mesh {mesh} --t-end 1"\nseed = 4\n'
         '[vary]\nl = "0:1:3"\nmesh = ["circle:8", "circle:16"]\n'
     )
-    plan = read_plan("plan.toml", ["l=5,6"])
+    assert read_plan("plan.toml", []).seed == 4
+    plan = read_plan("plan.toml", ["l=5,6"], seed=5)
+    assert plan.seed == 5
     assert plan.shape == (2, 2)
     assert plan.axes == {"l": (5, 6), "mesh": ("circle:8", "circle:16")}
     assert list(plan)[1].words[2:5] == ("5,1", "--mesh", "circle:16")
@@ -134,6 +137,8 @@ def test_members_have_streams_of_their_own():
     given = Plan(f"{plan.command} --seed 4", plan.axes)
     assert {member.words[-1] for member in given} == {"4"}
     assert len({member.name for member in given}) == 3
+    more = Plan(plan.command, {"l": (0, 1, 2, 3)}, seed=7)
+    assert [member.words[-1] for member in more][1:] == seeds  # so that they are known
 
 
 # Sweeps -----------------------------------------------------------------------------------------
@@ -162,6 +167,9 @@ def test_one_labelled_dataset(command):
             "l": [0.5, 2.0],
             "t": [0.1, 0.2, -1.0],
         }
+    status, out, _ = command("info sweep.nc")
+    assert (status, "  6 members: 4 complete, 2 failed\n" in out) == (0, True)
+    assert out.count("    failed: t_end must be") == 1
 
 
 def test_equal_times_keep_the_series(command):
@@ -250,6 +258,26 @@ def test_an_interrupted_sweep_goes_on(command, number, status, processes):
     with opened() as found:
         assert (found["status"] == 0).all()
         assert np.isfinite(found["energy"]).all()
+
+
+def test_two_sweeps_do_not_write_the_same_output(command):
+    with only_writer("sweep.nc"):
+        status, _, errors = command(f"sweep '{RUN}' --vary l=1 --vary t=0.1")
+    assert (status, "another process is writing sweep.nc" in errors[0]) == (2, True)
+    assert not Path("sweep.nc.members").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_workers_end_with_a_sweep_that_is_killed():
+    line = "particles --D {a},1,2 --points 30 --t-end 1e5 --method geodesic_rk4 --step 1e-3"
+    process = start("sweep", line, "--vary", "a=0.1:1:4", "--processes", "2")
+    folder = Path("sweep.nc.members")
+    wait_for(lambda: folder.exists() and len(list(folder.glob("*.partial"))) == 2)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not any(Path("/proc", child).exists() for child in children), 20)
+    assert len(list(folder.glob(".*.checkpoint-0"))) == 2
 
 
 def test_a_process_that_dies_fails_its_member_only():

@@ -217,6 +217,7 @@ class TestClusters:
         distances = np.abs(found.rates[:, None] - expected)
         assert max(distances.min(axis=0).max(), distances.min(axis=1).max()) < 1e-7
         assert np.iscomplexobj(found.rates)
+        assert "+0j" not in repr(found)
         assert found.index == 4
         # Test particles: the Jacobian of their velocity in the fixed field of the pair.
         split = mf.stability(pair, model, modes=20)
@@ -373,7 +374,8 @@ class TestResult:
 
     @pytest.mark.parametrize(("changes", "message"), [
         ({"modes": 0}, "modes must be an integer >= 1"),
-        ({"tolerance": 0.0}, "tolerance must be positive"),
+        ({"modes": "all"}, "modes must be an integer >= 1"),
+        ({"tolerance": 0.0}, "tolerance must be finite and > 0"),
         ({"method": "exact"}, "method must be one of auto, dense, iterative"),
         ({"kind": "cloud"}, "kind must be one of clusters, density"),
     ])  # fmt: skip

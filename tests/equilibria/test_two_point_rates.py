@@ -6,7 +6,7 @@ import pytest
 import meanfield as mf
 from meanfield.equilibria.discrete_states import two_point_state
 from meanfield.equilibria.two_point_rates import largest_stable_share, two_point_rates
-from meanfield.errors import InputError, PointsError
+from meanfield.errors import ComputationError, InputError, PointsError
 from meanfield.sphere.geometry import normalize
 
 
@@ -104,6 +104,18 @@ def test_large_matrices_do_not_overflow():
     rates = two_point_rates([999.0, 1000.0], [0.0, 1.0])
     assert rates.stable
     assert rates.slowest == pytest.approx(-1.0)
+    # Z = exp(-1000) of a single cluster at a negative eigenvalue
+    single = two_point_rates([-1000.0, 999.0], [1.0, 0.0], t=1.0)
+    assert single.spreading.tolist() == [1000.0]
+    assert single.moving.tolist() == [[1999.0]]
+    with pytest.raises(ComputationError, match="take the normalised flow"):
+        two_point_rates([999.0, 1000.0], [0.0, 1.0], normalized=False)
+
+
+def test_slow_rates_of_the_unnormalised_flow_are_not_neutral():
+    rates = two_point_rates([-12.0, -10.0], [1.0, 0.0], t=1.0, normalized=False)
+    assert rates.spreading == pytest.approx([12 * np.exp(-12)], rel=1e-12)
+    assert rates.index == two_point_rates([-12.0, -10.0], [1.0, 0.0], t=1.0).index == 2
 
 
 def test_bad_input_is_refused():

@@ -205,6 +205,15 @@ class TestStationary:
         for D in ([1.0, 1.1], [1.0, 2.0], [1.0, 1.0, 1.5]):
             assert stationarity_residual(mf.exact_minimizer(D)) <= 1e-13
 
+    @pytest.mark.parametrize("D", [[1.0, 1.1], [1.0, 2.0], [3.0, 5.0]])
+    def test_the_hessian_at_exact_minimizers_is_not_negative(self, D):
+        mesh = mf.circle(96)
+        masses = mesh.weights * mf.exact_minimizer(D)(mesh.points)
+        measure = mf.Measure(mesh.points, masses / masses.sum(), mesh)
+        size = 2 * len(mesh)
+        found = np.linalg.eigvalsh(hessian_operator(measure, D) @ np.eye(size))
+        assert found.min() > -1e-13 * found.max()
+
 
 class TestEveryResult:
     model = mf.SelfAttention([1.0, 2.0], sign=-1)

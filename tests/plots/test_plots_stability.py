@@ -39,9 +39,15 @@ def test_members_that_separate_get_arrows_to_both_sides():
 def test_a_density_on_the_circle():
     found = mf.stability(mf.exact_minimizer([1.0, 2.0]), mf.SelfAttention([1.0, 2.0]))
     panel, other, _ = found.plot().axes
-    curve = panel.lines[-1].get_ydata()
-    assert np.allclose(np.sort(curve), np.sort(found.potentials[0]))
-    assert np.allclose(np.sort(other.lines[0].get_ydata()), np.sort(found.masses * 512))
+    for line, values in (
+        (panel.lines[-1], found.potentials[0]),
+        (other.lines[0], found.masses * 512),
+    ):
+        angle, curve = line.get_data()
+        assert np.allclose(np.sort(curve[:-1]), np.sort(values))
+        assert curve[-1] == curve[0]  # closed
+        assert angle[-1] == angle[0] + 2 * np.pi
+        assert (np.diff(angle) > 0).all()
 
 
 @pytest.mark.parametrize("mesh", ["icosphere", "lebedev"])

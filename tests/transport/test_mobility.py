@@ -134,7 +134,12 @@ def test_metric_properties(D):
     halves = [found(x, y).distance for x, y in ((a, middle), (middle, b))]
     assert abs(sum(halves) / there.distance - 1) < 1e-4
     assert abs(halves[0] / halves[1] - 1) < 2e-3
-    assert found(a, a).distance == 0.0
+    same = found(a, a)
+    assert (same.distance, same.residual, same.converged) == (0.0, 0.0, True)
+    assert not np.ptp(same.points, axis=0).any()
+    near = found(a, mf.Measure(normalize(a.points + 1e-16), a.masses))
+    assert near.distance < 1e-14
+    assert near.converged
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -240,6 +245,8 @@ def test_options_that_are_refused(monkeypatch):
         ({"steps": 0}, "steps must be an integer >= 1"),
         ({"particles": 0}, "particles must be"),
         ({"starts": 1.5}, "starts must be"),
+        ({"seed": -1}, "seed must be an integer >= 0"),
+        ({"max_iterations": "many"}, "max_iterations must be"),
         ({"tolerance": 0.0}, "tolerance must be > 0"),
         ({"method": "fast"}, "auto, cloud, mesh"),
     ):
