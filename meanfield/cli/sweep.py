@@ -23,8 +23,7 @@ from meanfield.cli.sweep_workers import Outcome, in_this_process, on_cluster, on
 from meanfield.errors import FileError, InputError
 from meanfield.results.dataset import save_dataset
 from meanfield.results.files import check_output, only_writer, replacing
-from meanfield.results.sweep_dataset import sweep_dataset
-from meanfield.results.ugrid import open_netcdf
+from meanfield.results.sweep_dataset import Row, read_row, sweep_dataset
 
 SHOWN = 5  # errors that are printed
 
@@ -79,7 +78,8 @@ def _sweep(plan: Plan, output: Path, retry, processes, scheduler, plot, overwrit
     members = list(plan)
     todo = [member for member in members if not folder.knows(member)]
     known = len(members) - len(todo)
-    status = _work(todo, folder, processes, scheduler)
+    rows: dict[tuple, Row] = {}
+    status = _work(todo, rows, folder, processes, scheduler)
     if status:
         done = sum(folder.knows(member) for member in members)
         return fail(
@@ -87,9 +87,18 @@ def _sweep(plan: Plan, output: Path, retry, processes, scheduler, plot, overwrit
             f"interrupted; {done} of {len(members)} members are in {folder.path}; to go on, give "
             "the same command again",
         )
-    dataset = _combined(plan, members, folder)
-    save_dataset(dataset, output, overwrite)
     failed = {member: folder.error(member) for member in members if folder.error(member)}
+    if len(failed) == len(members):
+        return fail(
+            FAILED,
+            f"all {len(members)} members failed, nothing is written (--retry tries again); the "
+            f"first one: {failed[members[0]]}",
+        )
+    for member in members:
+        if member.index not in rows and member not in failed:
+            rows[member.index] = read_row(folder.result(member))
+    dataset = _combined(plan, rows, {member.index: words for member, words in failed.items()})
+    save_dataset(dataset, output, overwrite)
     print(summary(plan, known, len(failed)))
     print(f"  {time.perf_counter() - began:.1f} s; written: {output}")
     draw(dataset, plot, overwrite)
@@ -100,8 +109,8 @@ def _sweep(plan: Plan, output: Path, retry, processes, scheduler, plot, overwrit
     return 0
 
 
-def _work(todo: list[Member], folder: Folder, processes, scheduler) -> int:
-    """Compute members until all are known: 0, or the exit status of an interruption."""
+def _work(todo: list[Member], rows: dict, folder: Folder, processes, scheduler) -> int:
+    """Compute members and fill in their rows: 0, or the exit status of an interruption."""
     with Signals(at_once=True) as signals:
         try:
             with closing(_run(todo, folder, processes, scheduler)) as outcomes:
@@ -109,6 +118,8 @@ def _work(todo: list[Member], folder: Folder, processes, scheduler) -> int:
                     if outcome.status in (INTERRUPTED, TERMINATED):
                         return signals.status if signals.wanted() else outcome.status
                     folder.note(member, outcome)
+                    if outcome.row is not None:
+                        rows[member.index] = outcome.row
         except KeyboardInterrupt:
             return signals.status
     return 0
@@ -190,22 +201,14 @@ def _run(todo, folder: Folder, processes, scheduler) -> Iterator[tuple[Member, O
         yield from on_this_machine(todo, folder.result, processes)
 
 
-def _combined(plan: Plan, members: list[Member], folder: Folder):
-    errors = {member.index: folder.error(member) for member in members if folder.error(member)}
+def _combined(plan: Plan, rows: dict[tuple, Row], errors: dict[tuple, str]):
     parameters = {
         "verb": "sweep",
         "command": plan.command,
         "vary": {name: list(values) for name, values in plan.axes.items()},
         "seed": plan.seed,
     }
-
-    def results():
-        for member in members:
-            if member.index not in errors:
-                with open_netcdf(folder.result(member)) as stored:
-                    yield member.index, stored
-
-    return sweep_dataset(plan.axes, results(), errors, parameters)
+    return sweep_dataset(plan.axes, rows, errors, parameters)
 
 
 def summary(plan: Plan, known: int, failed: int) -> str:

@@ -24,6 +24,7 @@ import threadpoolctl
 from meanfield.cli.messages import FAILED, INTERRUPTED, TERMINATED, say
 from meanfield.cli.sweep_plan import Member
 from meanfield.errors import ComputationError, InputError
+from meanfield.results.sweep_dataset import Row, read_row
 
 TRIES = 2  # a member whose process dies this often has failed
 ADDRESS = re.compile(r"((tcp|tls|ws|wss)://)?[^/\s]+:\d{1,5}")
@@ -43,12 +44,15 @@ class Outcome:
         The exit status of its command.
     message : str
         The last line on its error stream.
+    row : Row or None
+        What the sweep keeps of its result, read where it was computed.
     file : bytes or None
         Its result, unless it was written in place.
     """
 
     status: int
     message: str
+    row: Row | None = None
     file: bytes | None = None
 
 
@@ -62,7 +66,8 @@ def run_member(words: tuple[str, ...], path: str) -> Outcome:
     path : str
         Where to write its result.
     """
-    return _run([*words, "--output", path, "--resume"])
+    outcome = _run([*words, "--output", path, "--resume"])
+    return Outcome(0, "", read_row(path)) if Path(path).exists() else outcome
 
 
 def run_on_worker(words: tuple[str, ...]) -> Outcome:
@@ -79,7 +84,9 @@ def run_on_worker(words: tuple[str, ...]) -> Outcome:
     with TemporaryDirectory() as folder, dask.config.set(scheduler="synchronous"):
         place = Path(folder, "run.nc")
         outcome = _run([*words, "--output", str(place)])
-        return outcome if not place.exists() else Outcome(0, "", place.read_bytes())
+        if not place.exists():
+            return outcome
+        return Outcome(0, "", read_row(place), place.read_bytes())
 
 
 def _run(arguments: list[str]) -> Outcome:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
 from meanfield.results.provenance import attributes
-from meanfield.results.ugrid import TOPOLOGY
+from meanfield.results.ugrid import TOPOLOGY, open_netcdf
 from meanfield.results.variables import series
 
 MISSING, DONE, FAILED = -1, 0, 1
@@ -16,8 +16,59 @@ KEPT = ("_FillValue", "coordinates")  # of the encoding of what is stored once
 MAX_BYTES = 2**31  # a variable that would be larger is left out, its members have it
 
 
+@dataclass(frozen=True)
+class Row:
+    """What a sweep keeps of one member.
+
+    Attributes
+    ----------
+    state : xarray.Dataset
+        Series in time whole, fields that change in time at their end.
+    computed : frozenset of str
+        What is a result of this member, and never stored once for all.
+    """
+
+    state: xr.Dataset
+    computed: frozenset
+
+
+def read_row(path) -> Row:
+    """The row of a member from its file.
+
+    Raises
+    ------
+    FileError
+        If it cannot be read.
+    """
+    with open_netcdf(path) as stored:
+        return make_row(stored)
+
+
+def make_row(dataset: xr.Dataset) -> Row:
+    """The row of a member.
+
+    Examples
+    --------
+    >>> sorted(make_row(xr.Dataset({"mass": (("time", "cell"), [[1.0], [2.0]])})).computed)
+    ['mass']
+    """
+    computed = {
+        name
+        for name, variable in dataset.data_vars.items()
+        if "time" in variable.dims or (not variable.dims and "cf_role" not in variable.attrs)
+    }
+    if "time" not in dataset.dims:
+        return Row(dataset.load(), frozenset(computed))
+    last, keep = dataset.isel(time=-1), {}
+    for name, variable in dataset.variables.items():
+        moving = "time" in variable.dims and variable.dims != ("time",)
+        keep[name] = (last if moving else dataset)[name].variable.load()
+    state = xr.Dataset(keep, attrs=dataset.attrs).set_coords(list(dataset.coords))
+    return Row(state, frozenset(computed))
+
+
 def sweep_dataset(
-    axes: dict[str, tuple], members: Iterable[tuple[tuple, xr.Dataset]], errors: dict, parameters
+    axes: dict[str, tuple], rows: dict[tuple, Row], errors: dict[tuple, str], parameters: dict
 ) -> xr.Dataset:
     """Combine the results of the members of a sweep.
 
@@ -28,10 +79,10 @@ def sweep_dataset(
     ----------
     axes : dict of str to tuple
         The values of every axis.
-    members : iterable of (tuple of int, xarray.Dataset)
-        The place and the result of every member that is complete.
+    rows : dict of tuple of int to Row
+        The members that are complete, by their place.
     errors : dict of tuple of int to str
-        The place of every member that failed, and why.
+        Why the others failed.
     parameters : dict
         What rebuilds the sweep.
 
@@ -43,20 +94,18 @@ def sweep_dataset(
 
     Examples
     --------
-    >>> rows = [((k,), xr.Dataset({"energy": ("time", [1.0, k])})) for k in range(2)]
+    >>> rows = {(k,): make_row(xr.Dataset({"energy": ("time", [1.0, k])})) for k in range(2)}
     >>> sweep_dataset({"l": (3.0, 4.0)}, rows, {}, {})["energy"].values.tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
     axes = {name: np.array(values) for name, values in axes.items()}
     shape = tuple(len(values) for values in axes.values())
-    results, rows = set(), {}
-    for place, dataset in members:
-        results |= _results(dataset)
-        rows[place] = _last_state(dataset)
     dataset = xr.Dataset(coords={name: (name, values) for name, values in axes.items()})
     dataset["status"], dataset["error"] = _status(tuple(axes), shape, rows, errors)
     if rows:
-        _combine(dataset, tuple(axes), shape, rows, results)
+        computed = frozenset().union(*(row.computed for row in rows.values()))
+        states = {place: row.state for place, row in rows.items()}
+        _combine(dataset, tuple(axes), shape, states, computed)
     dataset.attrs |= attributes("A sweep of meanfield", parameters)
     return dataset
 
@@ -73,28 +122,7 @@ def _status(dimensions, shape, rows, errors) -> tuple[xr.Variable, xr.Variable]:
     return described, xr.Variable(dimensions, error, {"long_name": "why the member failed"})
 
 
-def _last_state(dataset: xr.Dataset) -> xr.Dataset:
-    """Series in time whole, fields that change in time at their end."""
-    if "time" not in dataset.dims:
-        return dataset.load()
-    last = dataset.isel(time=-1)
-    keep = {}
-    for name, variable in dataset.variables.items():
-        moving = "time" in variable.dims and variable.dims != ("time",)
-        keep[name] = (last if moving else dataset)[name].variable.load()
-    return xr.Dataset(keep, attrs=dataset.attrs).set_coords(list(dataset.coords))
-
-
-def _results(dataset: xr.Dataset) -> set:
-    """What was computed, which is never stored once for all: numbers, and what has a time."""
-    return {
-        name
-        for name, variable in dataset.data_vars.items()
-        if "time" in variable.dims or (not variable.dims and "cf_role" not in variable.attrs)
-    }
-
-
-def _combine(dataset: xr.Dataset, dimensions, shape, rows: dict, computed: set) -> None:
+def _combine(dataset: xr.Dataset, dimensions, shape, rows: dict, computed: frozenset) -> None:
     """Add the variables of the members."""
     results = list(rows.values())
     left_out = []

@@ -213,9 +213,10 @@ def test_failed_members_are_tried_again_when_asked(command, monkeypatch):
         patch.setattr("meanfield.cli.sweep_workers.run_member", lambda *_: full)
         status, _, errors = command(line)
     assert (status, "disk full" in errors[0]) == (1, True)
-    status, out, _ = command(f"{line} --overwrite")
-    assert (status, "2 failed" in out) == (1, True)
-    status, out, _ = command(f"{line} --overwrite --retry")
+    status, _, errors = command(line)
+    assert (status, "all 2 members failed, nothing is written" in errors[0]) == (1, True)
+    assert not Path("sweep.nc").exists()
+    status, out, _ = command(f"{line} --retry")
     assert (status, "2 complete" in out) == (0, True)
 
 
