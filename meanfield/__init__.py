@@ -37,7 +37,14 @@ from meanfield.model.attention import SelfAttention
 from meanfield.model.densities import from_points, mixture, uniform, von_mises_fisher
 from meanfield.model.heads import MultiHead
 from meanfield.model.interaction import Interaction
-from meanfield.results import open_run, read_mesh, read_points, record_evolution, rerun
+from meanfield.results import (
+    open_run,
+    read_mesh,
+    read_model,
+    read_points,
+    record_evolution,
+    rerun,
+)
 from meanfield.sphere.icosphere import icosphere
 from meanfield.sphere.meshes import Mesh, circle
 from meanfield.sphere.quadrature import cell_averages
@@ -92,6 +99,7 @@ __all__ = [
     "product_sphere",
     "random_points",
     "read_mesh",
+    "read_model",
     "read_points",
     "record_evolution",
     "regularity",

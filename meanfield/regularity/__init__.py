@@ -46,6 +46,12 @@ from meanfield.regularity.gaussian_bounds import (
     gaussian_mean_bound,
     gaussian_softmatch_bound,
 )
+from meanfield.regularity.head_constants import (
+    RegularityTable,
+    head_constants,
+    regularity_table,
+)
+from meanfield.regularity.heads import TransformerHead
 from meanfield.regularity.inversion import FixedPoint, attention_block, infinite_depth, invert
 from meanfield.regularity.kernels import Deterministic, Finite, MarkovKernel, Mixture
 from meanfield.regularity.layers import (
@@ -98,7 +104,9 @@ __all__ = [
     "MultiHeadLayer",
     "Potential",
     "PotentialConstants",
+    "RegularityTable",
     "ScaledDotProduct",
+    "TransformerHead",
     "adversarial_constant",
     "attention",
     "attention_block",
@@ -122,6 +130,7 @@ __all__ = [
     "gaussian_mean_bound",
     "gaussian_softmatch_bound",
     "given_constants",
+    "head_constants",
     "infinite_depth",
     "invert",
     "key_bound",
@@ -136,6 +145,7 @@ __all__ = [
     "project_to_mean",
     "projection_bound",
     "query_bound",
+    "regularity_table",
     "self_attention",
     "smallest_bound",
     "softmatch",

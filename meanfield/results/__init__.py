@@ -48,6 +48,13 @@ def read_mesh(path):
     return read_mesh(path)
 
 
+def read_model(path):
+    """Read a transformer from its files: see `meanfield.results.models.read_model`."""
+    from meanfield.results.models import read_model
+
+    return read_model(path)
+
+
 def read_points(path):
     """Read points from a CSV file: see `meanfield.results.points.read_points`."""
     from meanfield.results.points import read_points
