@@ -115,11 +115,14 @@ def _work(todo: list[Member], rows: dict, folder: Folder, processes, scheduler) 
         try:
             with closing(_run(todo, folder, processes, scheduler)) as outcomes:
                 for member, outcome in tqdm(outcomes, total=len(todo), unit="member", disable=None):
-                    if outcome.status in (INTERRUPTED, TERMINATED):
-                        return signals.status if signals.wanted() else outcome.status
-                    folder.note(member, outcome)
+                    stopped = outcome.status in (INTERRUPTED, TERMINATED)
+                    if not stopped:
+                        folder.note(member, outcome)
                     if outcome.row is not None:
                         rows[member.index] = outcome.row
+                    # An exception that a signal raises may be lost, in a finalizer for one.
+                    if stopped or signals.wanted():
+                        return signals.status if signals.wanted() else outcome.status
         except KeyboardInterrupt:
             return signals.status
     return 0

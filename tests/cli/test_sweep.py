@@ -281,6 +281,23 @@ def test_workers_end_with_a_sweep_that_is_killed():
     assert len(list(folder.glob(".*.checkpoint-0"))) == 2
 
 
+def test_a_signal_whose_exception_is_lost_counts_all_the_same(command, monkeypatch):
+    begun = []
+
+    def run_member(words, _):
+        begun.append(words)
+        try:  # as if it came in a finalizer, where Python drops exceptions
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            return Outcome(1, "a finalizer was running")
+        raise AssertionError("the signal did not come")
+
+    monkeypatch.setattr("meanfield.cli.sweep_workers.run_member", run_member)
+    status, _, errors = command(f"sweep '{RUN}' --vary l=0.5:2:8 --vary t=0.3 --processes 1")
+    assert (status, len(begun)) == (143, 1)
+    assert "1 of 8 members" in errors[0]
+
+
 def test_a_process_that_dies_fails_its_member_only():
     class Deadly(type(next(iter(Plan("evolve --D {l},1", {"l": (1,)}))))):
         pass
